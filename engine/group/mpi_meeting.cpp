@@ -97,14 +97,13 @@ class MpiMeeting : public WatchedMeeting {
   Result<void> meet_replicas(const Replica& replica) {
     LOCKSTEP_TRY(auto bootstrap, whole_->make_bootstrap(group_.own_wait()));
     if (const auto& wrap = group_.hooks().bootstrap) bootstrap = wrap(group_.first_rank(), std::move(bootstrap));
-    const std::string each = fmt::format("ranks of a replica {}\n", group_.options().ranks_per_replica);
+    const int ranks = group_.options().ranks_per_replica;
+    const std::string each = fmt::format("ranks of a replica {}\n", ranks);
     LOCKSTEP_TRY_VOID(transport::agree(*bootstrap, "the program", statement_of_program() + each));
     LOCKSTEP_TRY(auto places, places_of_job(*bootstrap, group_.launch()));
     const Log& log = group_.log(group_.first_rank());
     LOCKSTEP_TRY(const ControlPlane plane, find_control_plane(group_.options().network, *bootstrap, log));
-    if (whole_->rank() == 0)
-      log.info("{} replicas of {} rank{}", replica.count, group_.options().ranks_per_replica,
-               group_.options().ranks_per_replica == 1 ? "" : "s");
+    if (whole_->rank() == 0) log.info("{} replicas of {} rank{}", replica.count, ranks, ranks == 1 ? "" : "s");
     LOCKSTEP_TRY_VOID(launch_watch_.open(group_, *bootstrap, plane));
     group_.set_launch({.replica = replica,
                        .bootstrap = std::move(bootstrap),

@@ -273,9 +273,9 @@ Result<device::DevicePlan> place_on_devices(group::Member& member, const EngineO
 Result<void> place(group::Member& member, const EngineOptions& options, const device::BackendDriver& driver,
                    Plan& plan) {
   LOCKSTEP_TRY_VOID(place_ranks(member, options, driver.capabilities(), plan));
+  const bool speaks = member.leads() && member.group().replica().index == 0 && !member.group().hooks().shares_host;
   for (const group::Finding& finding : judge(plan.launch)) {
-    if (member.leads() && member.group().replica().index == 0 && !member.group().hooks().shares_host)
-      member.log().warning("warning: {}; {}", finding.what, finding.fix);
+    if (speaks) member.log().warning("warning: {}; {}", finding.what, finding.fix);
   }
   LOCKSTEP_TRY(plan.devices, place_on_devices(member, options, driver, plan));
   for (const std::string& warning : plan.devices.warnings) {

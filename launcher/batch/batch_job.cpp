@@ -13,8 +13,6 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kLastWords = std::chrono::seconds(30);  // of other groups, once no row waits
-
 /// The whole job on the ranks of this group.
 class BatchJob final : public Job {
  public:
@@ -33,18 +31,18 @@ class BatchJob final : public Job {
 
   Result<std::string> share(Group& group) override {
     if (record_.setup().rows == 0) return std::string();
-    most_ = 2 * static_cast<size_t>(slots_);
     begin(group);
-    LOCKSTEP_TRY(server_, RowServer::open(*rows_, record_.setup(), most_,
+    LOCKSTEP_TRY(server_, RowServer::open(*rows_, record_.setup(), rows_at_once(slots_),
                                           {.host = address_on_launch(group), .secret = random_secret()}));
     return to_text(server_->address());
   }
 
   Result<void> run(Group& group, Engine& engine) override {
     if (rows_ == nullptr) begin(group);
-    WholeJob whole(*rows_, /*group=*/0, most_);
+    const size_t most = server_ != nullptr ? rows_at_once(slots_) : std::numeric_limits<size_t>::max();
+    WholeJob whole(*rows_, /*group=*/0, most);
     const Result<void> answered = work_->run(group, engine, whole);
-    const bool all_gone = server_ == nullptr || server_->wait_gone(kLastWords);
+    const bool all_gone = server_ == nullptr || server_->wait_gone();
     LOCKSTEP_TRY_VOID(record_.finish(*rows_));
     if (!answered.has_value() || (all_gone && !rows_->is_open())) return answered;
     return Error{ErrorKind::kPeerLost,
@@ -55,17 +53,16 @@ class BatchJob final : public Job {
   Result<void> report(const Engine*) override { return record_.report(*work_); }
 
  private:
+  void begin(Group& group) {
+    rows_ = record_.share(slots_ * group.replicas(), [&group](const Error& error) { group.fail(error); });
+  }
+
   const GenerateCommand& command_;
   JobRecord record_;
   std::optional<RowWork> work_;
   int64_t slots_ = 1;
-  size_t most_ = std::numeric_limits<size_t>::max();  // rows that a group works on at once
   std::unique_ptr<SharedRows> rows_;
-  std::unique_ptr<RowServer> server_;  // for other groups
-
-  void begin(Group& group) {
-    rows_ = record_.share(slots_ * group.replicas(), [&group](const Error& error) { group.fail(error); });
-  }
+  std::unique_ptr<RowServer> server_;  // for other groups; null: there are none
 };
 
 /// A part of a job, whose rows another process shares out and records.

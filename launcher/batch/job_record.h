@@ -15,6 +15,9 @@
 
 namespace lockstep::launcher {
 
+/// Rows that one of several groups with `slots` slots works on at once: some wait, so that no slot does.
+inline size_t rows_at_once(int64_t slots) { return 2 * static_cast<size_t>(slots); }
+
 /// Used by one thread. The command, the log and the line are borrowed.
 class JobRecord {
  public:

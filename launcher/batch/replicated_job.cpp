@@ -1,7 +1,6 @@
 #include "launcher/batch/replicated_job.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <mutex>
 #include <thread>
@@ -10,12 +9,12 @@
 
 #include "launcher/batch/job_record.h"
 #include "launcher/batch/row_work.h"
-#include "launcher/process/divided_cores.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/launched_rank.h"
 #include "launcher/process/own_environment.h"
 #include "launcher/process/private_folder.h"
 #include "launcher/process/rank_processes.h"
+#include "launcher/process/replica_cores.h"
 #include "launcher/process/restart_rule.h"
 #include "launcher/process/sibling_program.h"
 #include "launcher/process/stderr_log.h"
@@ -26,10 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRestartsInARow = 5;                     // of a replica that answers no row
-constexpr auto kLastWords = std::chrono::seconds(10);  // of replicas that have ended, to be read
+constexpr int kRestartsInARow = 5;  // of a replica that answers no row
 
-Result<void> check(const GenerateCommand& command) {
+Result<void> check_alone() {
   LOCKSTEP_TRY(const std::optional<LaunchedRank> own, launched_rank());
   if (own) {
     return Error{ErrorKind::kFailedPrecondition,
@@ -38,12 +36,7 @@ Result<void> check(const GenerateCommand& command) {
                              own->rank, own->launcher),
                  own->rank};
   }
-  if (!command.takes_devices) return ok();
-  const int ranks = command.model.ranks.value_or(1);
-  return Error{ErrorKind::kUnsupported,
-               fmt::format("[launcher] cannot share devices out: found --replicas {} with --backend {}, expected one "
-                           "replica or ranks that a launcher numbers; write mpirun -n {} lockstep generate --tp {}",
-                           command.replicas, command.engine.backend, command.replicas * ranks, ranks)};
+  return ok();
 }
 
 /// Keeps one replica, on a thread of its own, until the job has no row for it.
@@ -56,9 +49,7 @@ class JobReplica {
   Result<void> run();
 
  private:
-  bool is_over() const { return stop_.is_raised() || !rows_.is_open(); }
   Result<RanksEnd> start() { return RankProcesses(stop_).run(command_); }
-  void pause(Duration time) const;
 
   const RanksCommand command_;
   const size_t number_;
@@ -80,25 +71,16 @@ Result<void> JobReplica::run() {
                                                    .lost_ranks = end.attempt.lost_ranks,
                                                    .has_progressed = has_progressed,
                                                    .is_proven = is_proven});
-    const bool is_recorded = end.attempt.message != to_string(end.outcome);
-    const Error error{
-        kind_of(end.attempt),
-        fmt::format("[launcher] replica {} has ended: found {}, expected it to answer its rows; {}", number_,
-                    to_string(end.outcome), is_recorded ? end.attempt.message : "its messages above say why")};
+    const Error error{kind_of(end.attempt),
+                      fmt::format("[launcher] replica {} has ended: {}", number_, describe(end, "answer its rows"))};
     if (decision.next == RestartDecision::Next::kStop) {
       log_.error("{}; it is not started again: {}", error.message, decision.why);
       return error;
     }
     log_.warning("{}", error.message);
-    pause(decision.pause);
-    if (is_over()) return ok();
+    if (stop_.wait_for(decision.pause) || !rows_.is_open()) return ok();
     log_.warning("starts replica {} again: restart {}", number_, rule_.restarts());
   }
-}
-
-void JobReplica::pause(Duration time) const {
-  pollfd ready{.fd = stop_.descriptor(), .events = POLLIN, .revents = 0};
-  ::poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
 }
 
 class ReplicatedJob {
@@ -110,7 +92,7 @@ class ReplicatedJob {
 
  private:
   Result<void> answer_rows(const Model& model);
-  Result<std::vector<RanksCommand>> replica_commands(const RowServer& server, const fs::path& folder) const;
+  std::vector<RanksCommand> replica_commands(const RowServer& server, const fs::path& folder) const;
   RanksCommand replica_command(size_t number, const fs::path& socket, const fs::path& folder) const;
   Result<void> run_replicas(std::vector<RanksCommand> commands, const SharedRows& rows, RowServer& server);
 
@@ -118,6 +100,7 @@ class ReplicatedJob {
   const Log& log_;
   JobRecord record_;
   std::optional<RowWork> work_;
+  std::vector<std::vector<int>> cores_;  // of each replica
   StopEvent stop_;
   std::mutex mutex_;              // guards the next
   std::optional<Error> failure_;  // of the replica that was over last, or of the record
@@ -135,14 +118,11 @@ RanksCommand ReplicatedJob::replica_command(size_t number, const fs::path& socke
   return {.child = {.words = std::move(words), .environment = own_environment()}, .ranks = ranks, .records = records};
 }
 
-Result<std::vector<RanksCommand>> ReplicatedJob::replica_commands(const RowServer& server,
-                                                                  const fs::path& folder) const {
-  const auto replicas = static_cast<size_t>(command_.replicas);
-  LOCKSTEP_TRY(auto cores, divide_own_cores(replicas));
+std::vector<RanksCommand> ReplicatedJob::replica_commands(const RowServer& server, const fs::path& folder) const {
   std::vector<RanksCommand> commands;
-  for (size_t number = 0; number < replicas; ++number) {
+  for (size_t number = 0; number < cores_.size(); ++number) {
     commands.push_back(replica_command(number, server.address().socket, folder));
-    commands.back().child.hardware_threads = std::move(cores[number]);
+    commands.back().child.hardware_threads = cores_[number];
   }
   return commands;
 }
@@ -159,7 +139,7 @@ Result<void> ReplicatedJob::run_replicas(std::vector<RanksCommand> commands, con
     });
   }
   for (std::thread& thread : threads) thread.join();
-  server.wait_gone(kLastWords);
+  server.wait_gone();
   if (!rows.is_open()) return ok();
   if (failure_) return *failure_;
   return Error{ErrorKind::kCancelled, "[launcher] interrupted; start again to run the job"};
@@ -174,10 +154,9 @@ Result<void> ReplicatedJob::answer_rows(const Model& model) {
     stop_.raise();
   });
   LOCKSTEP_TRY(const PrivateFolder folder, PrivateFolder::make());
-  LOCKSTEP_TRY(const auto server, RowServer::open(*rows, record_.setup(), 2 * static_cast<size_t>(slots),
-                                                  {.socket = folder.path() / "rows.sock"}));
-  LOCKSTEP_TRY(std::vector<RanksCommand> commands, replica_commands(*server, folder.path()));
-  const Result<void> answered = run_replicas(std::move(commands), *rows, *server);
+  LOCKSTEP_TRY(const auto server,
+               RowServer::open(*rows, record_.setup(), rows_at_once(slots), {.socket = folder.path() / "rows.sock"}));
+  const Result<void> answered = run_replicas(replica_commands(*server, folder.path()), *rows, *server);
   LOCKSTEP_TRY_VOID(record_.finish(*rows));
   return answered;
 }
@@ -185,7 +164,13 @@ Result<void> ReplicatedJob::answer_rows(const Model& model) {
 Result<void> ReplicatedJob::run() {
   const Interruption interruption([this](int) { stop_.raise(); });
   LOCKSTEP_TRY(const Model model, Model::open(command_.model.directory, command_.model.options));
-  LOCKSTEP_TRY_VOID(check_ranks(model, command_.engine, command_.model.ranks.value_or(1)));
+  const int ranks = command_.model.ranks.value_or(1);
+  LOCKSTEP_TRY_VOID(check_ranks(model, command_.engine, ranks));
+  LOCKSTEP_TRY(cores_, cores_of_replicas({.command = "generate",
+                                          .backend = command_.engine.backend,
+                                          .takes_devices = command_.takes_devices,
+                                          .replicas = command_.replicas,
+                                          .ranks = ranks}));
   for (const std::string& warning : model.warnings()) log_.warning("{}", warning);
   LOCKSTEP_TRY(work_, RowWork::open(command_, model));
   LOCKSTEP_TRY_VOID(record_.open(model, *work_));
@@ -196,7 +181,7 @@ Result<void> ReplicatedJob::run() {
 }  // namespace
 
 Result<void> run_replicated_job(const GenerateCommand& command, ProgressLine& progress) {
-  LOCKSTEP_TRY_VOID(check(command));
+  LOCKSTEP_TRY_VOID(check_alone());
   const Log log(stderr_sink(0));
   return ReplicatedJob(command, log, progress).run();
 }

@@ -1,7 +1,6 @@
 // `lockstep supervise`: runs a batch job and restarts it until it is done.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -32,10 +31,7 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 
 /// The folder for the next attempt's records: the command's folder, or a separate one next to the journal.
 Result<fs::path> record_folder(const GenerateCommand& generate) {
-  if (generate.run.exit_record) {
-    remove_exit_records(*generate.run.exit_record);
-    return *generate.run.exit_record;
-  }
+  if (generate.run.exit_record) return *generate.run.exit_record;
   std::error_code failed;
   for (int number = 1;; ++number) {
     const fs::path folder = *generate.journal / "attempts" / fmt::format("{}", number);
@@ -64,12 +60,6 @@ Result<WatchedCommand> shrink(const WatchedCommand& command, const ParseGenerate
 uint64_t rows_done(const fs::path& journal) {
   const auto progress = journal::read_progress(journal);
   return progress.has_value() ? progress.value().done : 0;
-}
-
-/// Waits until the time is over or `stop` is raised.
-void pause(Duration time, const process::ChildStop& stop) {
-  pollfd ready{.fd = stop.descriptor(), .events = POLLIN, .revents = 0};
-  ::poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(time).count()));
 }
 
 RestartLimits limits_of(const SuperviseCommand& command) {
@@ -117,7 +107,7 @@ Result<void> Supervisor::prepare_next(const RestartDecision& decision, const pro
     say("{}: going on with {} ranks", decision.why, command_.ranks.value_or(1));
   }
   say("starting again in {:.3g} s", to_seconds(decision.pause));
-  pause(decision.pause, stop);
+  stop.wait_for(decision.pause);
   return ok();
 }
 

@@ -1,5 +1,7 @@
 #include "launcher/process/rank_processes.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
 
 #include "runtime/process/orphans.h"
@@ -14,6 +16,12 @@ constexpr auto kOrphanGrace = std::chrono::seconds(3);  // for ranks that have l
 constexpr auto kOrphanLimit = std::chrono::seconds(10);
 
 }  // namespace
+
+std::string describe(const RanksEnd& end, std::string_view expected) {
+  const bool is_recorded = end.attempt.message != to_string(end.outcome);
+  return fmt::format("found {}, expected it to {}; {}", to_string(end.outcome), expected,
+                     is_recorded ? end.attempt.message : "its messages above say why");
+}
 
 Result<RanksEnd> RankProcesses::run(RanksCommand command) {
   if (!command.records.empty()) {

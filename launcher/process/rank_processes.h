@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "launcher/process/attempt.h"
 #include "runtime/core/result.h"
@@ -30,6 +32,9 @@ struct RanksEnd {
   /// Whether its stop has ended them.
   bool was_stopped() const { return outcome.end == process::ChildOutcome::End::kStop; }
 };
+
+/// "found exit code 5, expected it to serve; rank 1 was lost": the end of a start that was to do what `expected` says.
+std::string describe(const RanksEnd& end, std::string_view expected);
 
 /// Neither copied nor moved. `run` is called once, `kill` by any thread at any time.
 class RankProcesses {

@@ -27,7 +27,7 @@ class RowServer {
 
   /// Waits until every group that has come has gone, with all that it has said; false: some are there after `limit`.
   /// @blocking
-  bool wait_gone(Duration limit);
+  bool wait_gone(Duration limit = std::chrono::seconds(30));
 
   /// Where it listens.
   const RowAddress& address() const { return address_; }

@@ -86,20 +86,12 @@ Result<sockaddr_in> tcp_address(const RowAddress& address) {
 }  // namespace
 
 std::string to_text(const RowAddress& address) {
-  return fmt::format("{} {} {} {}", address.port, address.host.empty() ? "-" : address.host,
-                     address.secret.empty() ? "-" : address.secret, address.socket.string());
+  return fmt::format("{} {} {}", address.host, address.port, address.secret);
 }
 
 RowAddress parse_row_address(const std::string& text) {
   RowAddress address;
-  std::istringstream words(text);
-  std::string socket;
-  words >> address.port >> address.host >> address.secret;
-  if (!words) return {};
-  std::getline(words >> std::ws, socket);
-  if (address.host == "-") address.host.clear();
-  if (address.secret == "-") address.secret.clear();
-  address.socket = socket;
+  std::istringstream(text) >> address.host >> address.port >> address.secret;
   return address;
 }
 

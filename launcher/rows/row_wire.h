@@ -31,9 +31,8 @@ struct RowAddress {
   friend bool operator==(const RowAddress&, const RowAddress&) = default;
 };
 
-/// A line, for a process of the same program.
+/// An address of TCP, for a process of the same program.
 std::string to_text(const RowAddress& address);
-/// Empty for other text.
 RowAddress parse_row_address(const std::string& text);
 
 /// What all groups of a job have to know besides their command.

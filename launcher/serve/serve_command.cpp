@@ -9,10 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/process/divided_cores.h"
 #include "launcher/process/launched_rank.h"
 #include "launcher/process/launcher_words.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/replica_cores.h"
 #include "launcher/process/sibling_program.h"
 #include "lockstep/engine.h"
 #include "runtime/core/memory_file.h"
@@ -75,14 +75,11 @@ const char* launch_of_engine(const ServeCommand& command, bool by_launcher) {
 /// Replicas that this machine runs share its cores.
 Result<void> share_out_cores(const ServeCommand& command, serve::ReplicaOptions& replicas) {
   if (replicas.replicas == 1 || !replicas.launcher.empty()) return ok();
-  if (command.takes_devices) {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("[serve] cannot share devices out: found --replicas {} with --backend {}, expected one "
-                             "replica or ranks that a launcher numbers; write mpirun -n {} lockstep serve --tp {}",
-                             replicas.replicas, command.engine.engine.backend, replicas.replicas * replicas.ranks,
-                             replicas.ranks)};
-  }
-  LOCKSTEP_TRY(replicas.hardware_threads, divide_own_cores(static_cast<size_t>(replicas.replicas)));
+  LOCKSTEP_TRY(replicas.hardware_threads, cores_of_replicas({.command = "serve",
+                                                             .backend = command.engine.engine.backend,
+                                                             .takes_devices = command.takes_devices,
+                                                             .replicas = replicas.replicas,
+                                                             .ranks = replicas.ranks}));
   return ok();
 }
 

@@ -18,9 +18,11 @@ void StopEvent::raise() {
   [[maybe_unused]] const auto written = ::write(descriptor_, &one, sizeof one);
 }
 
-bool StopEvent::is_raised() const {
+bool StopEvent::is_raised() const { return wait_for(Duration::zero()); }
+
+bool StopEvent::wait_for(Duration limit) const {
   pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  return ::poll(&ready, 1, 0) > 0;
+  return ::poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count())) > 0;
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // A request to stop, raised by one thread, polled by others as a file descriptor.
 #pragma once
 
+#include "runtime/core/clock.h"
+
 namespace lockstep {
 
 /// Raised once, and stays raised. Thread-safe.
@@ -13,6 +15,8 @@ class StopEvent {
 
   void raise();
   bool is_raised() const;
+  /// Waits until it is raised, at most for `limit`. Returns whether it is. @blocking
+  bool wait_for(Duration limit) const;
   /// Readable once raised.
   int descriptor() const { return descriptor_; }
 

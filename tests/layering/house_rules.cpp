@@ -194,7 +194,7 @@ std::vector<ThirdPartyRule> third_parties() {
         "launcher/rows"}},
       {"poll.h",
        {"runtime/core", "runtime/cache", "runtime/constraint", "runtime/process", "transport", "transport/*",
-        "launcher/batch", "launcher/process", "launcher/measure/doctor", "launcher/measure/sweep", "launcher/rows"}},
+        "launcher/process", "launcher/measure/doctor", "launcher/measure/sweep", "launcher/rows"}},
       {"gtest/", {"tests"}},
       {"gmock/", {"tests"}},
       {"benchmark/", {"tests"}},

@@ -273,6 +273,7 @@ void LastingEngine::send_waiting() {
 }
 
 size_t LastingEngine::choose(const std::vector<int32_t>& ids) {
+  if (places_.size() == 1) return 0;
   std::vector<ReplicaLoad> loads;
   for (const Place& place : places_) {
     ReplicaLoad load{.serves = place.engine != nullptr};

@@ -1,7 +1,5 @@
 #include "launcher/serve/replicas/engine_process.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 namespace lockstep::serve {
@@ -10,9 +8,7 @@ Result<void> engine_end(const launcher::RanksEnd& end) {
   if (end.was_stopped() || end.outcome.code == 0) return ok();
   Error error{kind_of(end.attempt), {}};
   if (!end.attempt.lost_ranks.empty()) error.origin_rank = *end.attempt.lost_ranks.begin();
-  const bool is_recorded = end.attempt.message != to_string(end.outcome);
-  error.message = fmt::format("[serve] the engine has ended: found {}, expected it to serve; {}",
-                              to_string(end.outcome), is_recorded ? end.attempt.message : "its messages above say why");
+  error.message = "[serve] the engine has ended: " + describe(end, "serve");
   return error;
 }
 

@@ -33,8 +33,7 @@ Error no_change(std::string_view found, std::string_view expected) {
 Error with_advice(Error loss) {
   loss.message +=
       "; ranks of another launcher cannot be started again: a server that starts them itself goes on after a loss, "
-      "with "
-      "lockstep serve --tp N, or --launcher 'srun -n {ranks}'";
+      "with lockstep serve --tp N, or --launcher 'srun -n {ranks}'";
   return loss;
 }
 
@@ -59,7 +58,7 @@ Replica::Replica(const ReplicaParts& parts, size_t number, std::optional<EngineA
 Replica::~Replica() { close(); }
 
 /// In front of a line of log, where there are several.
-std::string Replica::name() const {
+std::string Replica::log_prefix() const {
   return parts_.options.replicas > 1 ? fmt::format("replica {}: ", number_) : std::string();
 }
 
@@ -182,8 +181,8 @@ void Replica::start_after(const Result<void>& result) {
   const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(number_), now());
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
   if (next.shrinks) degree_.shrink();
-  parts_.log.warning("{}{}", name(), reason.message);
-  parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", name(),
+  parts_.log.warning("{}{}", log_prefix(), reason.message);
+  parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", log_prefix(),
                      recovery_.restarts(), recovery_.stalled(), parts_.options.max_restarts);
   timer_ = parts_.loop.after(next.pause, [this] { start_again(); });
 }
@@ -233,7 +232,7 @@ void Replica::prepare_change(Change change) {
 void Replica::begin_change(int ranks, bool has_room) {
   if (is_finishing_ || recovery_.is_lost()) return end_change("the ranks were lost meanwhile");
   parts_.log.info(
-      "{}changes from {} to {} ranks, {}", name(), group_->ranks, ranks,
+      "{}changes from {} to {} ranks, {}", log_prefix(), group_->ranks, ranks,
       has_room ? "which load beside the others" : "which start after the others: memory for both is not free");
   if (has_room) {
     auto begun = begin(ranks);
@@ -289,7 +288,7 @@ void Replica::end_change(const std::string& failure) {
   if (!change_) return;
   const Change change = *std::exchange(change_, std::nullopt);
   if (!failure.empty()) {
-    parts_.log.error("{}cannot serve with {} ranks: {}", name(), change.ranks, failure);
+    parts_.log.error("{}cannot serve with {} ranks: {}", log_prefix(), change.ranks, failure);
     change.grows ? degree_.settle(served_ranks_) : degree_.want(served_ranks_);
     watch_size();
   }
@@ -302,15 +301,11 @@ void Replica::finish() {
   growing_.reset();
   if (next_ != nullptr) next_->process->stop();
   const bool serves_still = parts_.engine.is_attached(number_);
-  if (serves_still && of_own_launch()) {
-    parts_.engine.finish(number_);
-    timer_ = parts_.loop.after(kEngineEnd, [this] { end_finish(); });
-    return;
-  }
-  if (group_ == nullptr || !is_own()) return events_.on_finished(ok());
+  const bool may_end = is_own() ? group_ != nullptr : of_own_launch() && serves_still;
+  if (!may_end) return events_.on_finished(ok());
   if (!serves_still) return group_->process->stop();
   parts_.engine.finish(number_);
-  timer_ = parts_.loop.after(kEngineEnd, [this] { group_->process->stop(); });
+  timer_ = parts_.loop.after(kEngineEnd, [this] { is_own() ? group_->process->stop() : end_finish(); });
 }
 
 /// Of a replica whose processes a launcher ends.

@@ -111,7 +111,7 @@ class Replica {
   void note_serving();
   void retire(std::unique_ptr<Group> group);
   void watch_size();
-  std::string name() const;
+  std::string log_prefix() const;
 
   const ReplicaParts parts_;
   const size_t number_;
