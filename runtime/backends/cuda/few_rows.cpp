@@ -1,5 +1,7 @@
 #include "runtime/backends/cuda/few_rows.h"
 
+#include <algorithm>
+
 #include "runtime/backends/cuda/store_layout.h"
 #include "runtime/backends/cuda/sum_parts.h"
 
@@ -40,7 +42,25 @@ bool has_few_rows(const graph::Graph& graph, const graph::Node& product, int sum
   const auto parts = static_cast<int64_t>(own.size()) * sums;
   const auto size = static_cast<int64_t>(size_of(matrix.dtype));
   return parts > 0 && parts <= kMostFewParts && fits_stack(own) &&
-         product_few_bytes(parts, rows, matrix.k_steps(), size) <= kMostSharedBytes;
+         product_few_bytes(parts, kProductWarps * most_warp_steps(own, sums, kProductWarps), rows, matrix.k_steps(),
+                           size) <= kMostSharedBytes;
+}
+
+int64_t most_warp_steps(const std::vector<SumPart>& parts, int sums, int warps) {
+  std::vector<int64_t> steps(static_cast<size_t>(warps));
+  for (size_t part = 0; part < parts.size() * static_cast<size_t>(sums); ++part) {
+    steps[part % steps.size()] += parts[part % parts.size()].steps;
+  }
+  return (std::ranges::max(steps) + 3) / 4 * 4;
+}
+
+bool are_dense(const std::vector<SumPart>& parts, int64_t columns) {
+  int64_t steps = 0;
+  for (const SumPart& part : parts) {
+    if (part.first_step != steps || part.first_column != steps * kStepColumns) return false;
+    steps += part.steps;
+  }
+  return steps * kStepColumns == columns;
 }
 
 FoldKind fold_of(const std::vector<SumPart>& parts) {

@@ -54,7 +54,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", floats, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles", halves, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_fold", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
-  rows.add<ProductFewParameters>("product_few", "product_few", types, kProductThreads, kMostSharedBytes);
+  rows.add<ProductFewParameters>("product_few", "product_few", types, kMostFewThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);

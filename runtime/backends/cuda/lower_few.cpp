@@ -149,14 +149,24 @@ Result<void> Lowering::lower_few(const Node& node) {
   LOCKSTEP_TRY_VOID(set_gate(node, parameters));
   set_finishes(node, parameters);
   const auto size = static_cast<int64_t>(size_of(matrix.dtype));
-  const int64_t sums = std::ssize(parts) * (parameters.up_weights == nullptr ? 1 : 2);
-  const int64_t shared = product_few_bytes(sums, y.rows, matrix.k_steps(), size);
+  const int sums = parameters.up_weights == nullptr ? 1 : 2;
+  const int64_t tiles = (parameters.product.outputs + kTileOutputs - 1) / kTileOutputs;
+  // A block alone on its multiprocessor needs more warps to hide their waiting; a norm's bits depend on its threads.
+  const bool is_alone =
+      parameters.norm.weight == nullptr && tiles <= bases_.multiprocessors && std::ssize(parts) * sums > kProductWarps;
+  const int threads = is_alone ? kMostFewThreads : kProductThreads;
+  const int warps = threads / 32;
+  const int64_t warp_steps = most_warp_steps(parts, sums, warps);
+  const int64_t shared =
+      product_few_bytes(std::ssize(parts) * sums, warps * warp_steps, y.rows, matrix.k_steps(), size);
+  parameters.warp_steps = static_cast<int32_t>(warp_steps);
   parameters.fold = fold_of(parts);
   parameters.row_stride = static_cast<int32_t>(few_row_stride(matrix.k_steps(), size));
   parameters.shared_bytes = static_cast<int32_t>(shared);
-  const int64_t tiles = (parameters.product.outputs + kTileOutputs - 1) / kTileOutputs;
+  parameters.is_dense = are_dense(parts, graph_.value(node.operands[1]).type.shape[1]) ? 1 : 0;
   const int64_t held = std::clamp<int64_t>(kMultiprocessorSharedBytes / (shared + 1024), 1, kBlocksOfMultiprocessor);
-  emit(typed("product_few", matrix.dtype), parameters, walking_blocks(tiles, held), {.shared_bytes = shared});
+  emit(typed("product_few", matrix.dtype), parameters, walking_blocks(tiles, held),
+       {.threads = threads, .shared_bytes = shared});
   return ok();
 }
 

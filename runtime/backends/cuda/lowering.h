@@ -34,6 +34,8 @@ struct Tensor {
   void* data() const { return as<void>(); }
 };
 
+/// Makes equal parameters equal bytes. Behind an array of structs with padding GCC 12 loses its place and clears
+/// members, so such an array is the last member that has padding, or has it behind it (CudaParameters in few_test.cpp).
 template <typename Parameters>
 void clear_padding(Parameters& parameters) {
 #if __has_builtin(__builtin_clear_padding)

@@ -30,7 +30,8 @@ ProductForm product_form(const ProductShape& shape, const std::vector<SumPart>& 
   const int64_t blocks = parts_of(shape.outputs, kTileOutputs);
   const int levels = open_levels(parts);
   const ProductForm narrow = tiles("product_tiles", shape, kTilesGroups, levels);
-  if (shape.rows <= kSomeRows || narrow.shared_bytes > kMostTilesBytes || !is_aligned(shape, parts)) {
+  const int some_rows = size_of(shape.dtype) == 2 ? kTileRows : kSomeRows;
+  if (shape.rows <= some_rows || narrow.shared_bytes > kMostTilesBytes || !is_aligned(shape, parts)) {
     return {"product", blocks, kProductSharedBytes, 0};
   }
   const ProductForm wide = tiles("product_wide", shape, kWideGroups, levels);

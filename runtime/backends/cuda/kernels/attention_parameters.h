@@ -85,13 +85,13 @@ constexpr int kMostHeadsParts = 4;  // q, q for pinned positions, k, v
 
 /// prepare_heads: a block is a head of a row, of as many threads as a head has columns, at most kHeadsThreads.
 struct HeadsParameters {
-  HeadsPart parts[kMostHeadsParts];  // one after the other in a row's blocks
-  const int32_t* slot;               // [rows]; −1: nothing is written into caches
-  const int32_t* position;           // [rows]
-  CacheTiles tiles;                  // of keys and of values
+  const int32_t* slot;      // [rows]; −1: nothing is written into caches
+  const int32_t* position;  // [rows]
+  CacheTiles tiles;         // of keys and of values
   RowCount rows;
   int32_t heads_of_row;  // of all parts
   int32_t head_dim;
+  HeadsPart parts[kMostHeadsParts];  // one after the other in a row's blocks; last: see clear_padding
 };
 constexpr int kHeadsThreads = 256;  // as a norm alone has
 

@@ -33,7 +33,7 @@ LOCKSTEP_DEVICE int block_count() { return static_cast<int>(gridDim.x); }
 /// The block's dynamic shared memory as a struct; the launch gives at least its size.
 template <typename T>
 LOCKSTEP_DEVICE T& shared_memory() {
-  extern __shared__ __align__(128) unsigned char lockstep_shared[];
+  extern __shared__ __align__(1024) unsigned char lockstep_shared[];
   return *reinterpret_cast<T*>(lockstep_shared);
 }
 

@@ -18,7 +18,6 @@ struct HeadsShared {
 template <typename Rows>
 LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
   using Element = typename Rows::Element;
-  follow_previous();
   HeadsShared& shared = shared_memory<HeadsShared>();
   const int64_t row = block_index() / p.heads_of_row;
   int head = block_index() % p.heads_of_row;
@@ -26,7 +25,11 @@ LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
   while (head >= p.parts[number].heads) head -= p.parts[number++].heads;
   const HeadsPart& part = p.parts[number];
   const bool is_kept = part.cache != nullptr;
-  if (row >= used(p.rows) || (is_kept && p.slot[row] < 0)) return;
+  const bool is_idle = row >= used(p.rows) || (is_kept && p.slot[row] < 0);
+  const int32_t slot = is_kept && !is_idle ? p.slot[row] : 0;
+  const int32_t position = is_kept && !is_idle ? p.position[row] : 0;
+  follow_previous();  // slots and positions are there before the step's first launch
+  if (is_idle) return;
   const Element* x =
       static_cast<const Element*>(part.x) + row * part.x_stride + static_cast<int64_t>(head) * p.head_dim;
   const auto read = [&](int i) { return shared.head[i]; };
@@ -36,9 +39,8 @@ LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
         part.norm, p.head_dim, read, [&](int i, float value) { shared.head[i] = Rows::round(value); }, shared.norm);
   }
   sync_block();
-  Element* y =
-      is_kept ? static_cast<Element*>(part.cache) + row_place(p.tiles, p.slot[row], p.position[row], head, p.head_dim)
-              : static_cast<Element*>(part.y) + row * part.y_stride + static_cast<int64_t>(head) * p.head_dim;
+  Element* y = is_kept ? static_cast<Element*>(part.cache) + row_place(p.tiles, slot, position, head, p.head_dim)
+                       : static_cast<Element*>(part.y) + row * part.y_stride + static_cast<int64_t>(head) * p.head_dim;
   for (int i = thread_index(); i < p.head_dim; i += thread_count()) {
     y[i] = Rows::write(part.turn.cosines == nullptr ? read(i) : turned(part.turn, row, i, read));
   }

@@ -24,10 +24,13 @@ constexpr int kMostSharedBytes = 200 * 1024;            // that a block takes
 constexpr int kHeadsSharedBytes = (2 * 32 + kMostHeadDim) * static_cast<int>(sizeof(float));
 constexpr int kProductSharedBytes = tile_sum_bytes(4);
 constexpr int kMostTilesBytes = 227 * 1024;  // of a block of product_tiles: all that compute capability 9.0 gives one
-/// Of product_tiles and product_wide: stages of 128 bytes of each row, and the open sums.
+/// Of product_tiles: stages of 128 bytes of each row and each output, and the open sums but the newest. Of
+/// product_wide: stages of the rows alone, and all open sums.
 constexpr int product_tiles_bytes(int groups, int levels) {
-  return groups * kTileRows *
-         (kTilesStages * 128 + levels * kProductWarps * kTileOutputs * static_cast<int>(sizeof(float)));
+  const int rows = groups * kTileRows, outputs = kProductWarps * kTileOutputs;
+  const int level = rows * outputs * static_cast<int>(sizeof(float));
+  return groups == kWideGroups ? kWideStages * 128 * rows + levels * level
+                               : kTilesStages * 128 * (rows + outputs) + (levels - 1) * level;
 }
 constexpr int kProductInt8FewSharedBytes = tile_sum_bytes(1);
 constexpr int kProductInt8SharedBytes = tile_sum_bytes(4);

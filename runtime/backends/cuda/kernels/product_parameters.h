@@ -49,7 +49,7 @@ struct ProductParameters {
 constexpr int kSomeRows = 32;    // more are many
 constexpr int kTilesGroups = 8;  // of 8 rows
 constexpr int kWideGroups = 16;
-constexpr int kTilesStages = 3;
+constexpr int kTilesStages = 4, kWideStages = 3;
 
 /// An elementwise operation on a product's results: map's, rounded like its.
 struct Finish {
@@ -85,9 +85,13 @@ struct ProductFewParameters {
   int32_t columns;     // of x
   int32_t fold;        // FoldKind
   int32_t row_stride;  // few_row_stride
+  int32_t warp_steps;  // of a warp's parts of a tile, at most
+  int32_t is_dense;    // every step has 16 columns of x, which follow those of the step before
   int32_t shared_bytes;
+  int32_t unused = 0;  // no padding behind `finishes`: see clear_padding
 };
-constexpr int kMostFewParts = 128;  // with those of up_weights
+constexpr int kMostFewParts = 128;    // with those of up_weights
+constexpr int kMostFewThreads = 512;  // of a block of product_few; kProductThreads where it norms
 /// The distance of rows of x in shared memory, in elements: rows lie in unlike banks.
 constexpr int64_t few_row_stride(int64_t k_steps, int64_t element_size) {
   return k_steps * kStepColumns + 16 / element_size;
@@ -95,8 +99,9 @@ constexpr int64_t few_row_stride(int64_t k_steps, int64_t element_size) {
 /// What a block of product_few needs besides sums and rows.
 constexpr int kProductFewFixedBytes = (2 * kTileRows * 32 + kMostLevels * kTileOutputs * kTileRows) * 4 +
                                       kMostFewParts * static_cast<int>(sizeof(SumPart));
-constexpr int64_t product_few_bytes(int64_t parts, int64_t rows, int64_t k_steps, int64_t element_size) {
-  return kProductFewFixedBytes + parts * kTileOutputs * kTileRows * 4 +
+constexpr int64_t product_few_bytes(int64_t parts, int64_t listed_steps, int64_t rows, int64_t k_steps,
+                                    int64_t element_size) {
+  return kProductFewFixedBytes + parts * kTileOutputs * kTileRows * 4 + listed_steps * 4 +
          rows * few_row_stride(k_steps, element_size) * element_size;
 }
 

@@ -1,13 +1,14 @@
 // Products of many rows: a block computes 128 outputs of 64 or 128 rows, so it reads each weight once for all of them.
 //
-//   x ─copies that run ahead─► shared memory: 128 bytes of each row a stage ─┬─► warp 0: outputs 0 … 15   ◄─ its
-//   weights,
-//                                                                            ├─► warp 1: outputs 16 … 31  ◄─ a stage
-//                                                                            └─► …                        ◄─ ahead
+//   x ───────┐ copies that run ahead   ┌─► warps 0 … 3: outputs 0 … 63
+//   weights ─┴─► shared memory, a stage ┴─► warps 4 … 7: outputs 64 … 127      a stage is 128 bytes of each row
 //
 // Every element has the sums of `product`: parts in order, folded along the tree. A thread owns the same elements in
-// every part, so its open sums lie in shared memory that it alone touches.
+// every part, so its open sums lie in registers and shared memory that it alone touches. In 16 bits four warps multiply
+// together, with weights from registers and tokens from shared memory (wgmma.h).
 #include "runtime/backends/cuda/kernels/sum_tile.h"
+#include "runtime/backends/cuda/kernels/sums.h"
+#include "runtime/backends/cuda/kernels/wgmma.h"
 #include "runtime/backends/cuda/kernels/write_product.h"
 
 namespace lockstep::cuda {
@@ -15,18 +16,29 @@ namespace {
 
 constexpr int kChunks = 8;  // of 16 bytes, of a row in a stage: all banks
 constexpr int kChunkBytes = 16;
+constexpr int kStageSteps = 4;     // of 16-bit elements, in a stage
+constexpr int kBroughtAhead = 32;  // steps
 
-template <typename Element, int kGroups>
+/// `open` has only as many levels as the parts need.
+template <int kGroups>
 struct TilesShared {
-  Element x[kTilesStages][kGroups * kTileRows][kChunks]
-           [kChunkBytes / sizeof(Element)];           // chunk c of row r in c ^ r % 8
-  Words open[kMostLevels][kGroups][kProductThreads];  // only as many levels as the parts need
+  TokenRows<kGroups * kTileRows> x[kTilesStages];
+  Words weights[kTilesStages][kProductWarps][kStageSteps][kWarpLanes];  // fragments; not of f32
+  Words open[kMostLevels][kGroups][kProductThreads];
+};
+/// Of product_wide, of which two blocks fit a multiprocessor: weights lie in registers.
+template <>
+struct TilesShared<kWideGroups> {
+  TokenRows<kWideGroups * kTileRows> x[kWideStages];
+  Words open[kMostLevels][kWideGroups][kProductThreads];
 };
 
 template <typename Rows, int kGroups>
 class Tiles {
   using Element = typename Rows::Element;
-  using Shared = TilesShared<Element, kGroups>;
+  using Shared = TilesShared<kGroups>;
+  static constexpr bool kIsWide = kGroups == kWideGroups;
+  static constexpr int kStages = kIsWide ? kWideStages : kTilesStages;
   static constexpr bool kIsFloat = sizeof(Element) == 4;
   static constexpr int kRows = kGroups * kTileRows;
   static constexpr int kChunk = kChunkBytes / static_cast<int>(sizeof(Element));  // columns
@@ -47,18 +59,17 @@ class Tiles {
     if (groups_ <= 0) return;
     Stage coming = first_stage();
     Stage next = coming;
-    for (int i = 0; i + 1 < kTilesStages; ++i) fetch(coming, i);
-    load_weights(next, 0, kSteps);
+    for (int i = 0; i + 1 < kStages; ++i) fetch(coming, i);
+    if constexpr (kIsWide) load_weights(next, weights_);
     int place = 0;
     for (int part = 0; part < p_.part_count; ++part) {
       const SumPart& of = p_.parts[part];
       for (int step = 0; step < of.steps; step += kSteps) {
-        wait_copies<kTilesStages - 2>();
+        wait_copies<kStages - 2>();
+        if constexpr (!kIsFloat) show_to_products();
         sync_block();  // all copies are complete, and no thread reads the place that is filled next
-        fetch(coming, (place + kTilesStages - 1) % kTilesStages);
-        advance(next);
-        add_stage(of, step, place, next);
-        place = (place + 1) % kTilesStages;
+        add_stage(of, step, place, coming, next);
+        place = (place + 1) % kStages;
       }
       end_part(of);
     }
@@ -89,7 +100,7 @@ class Tiles {
     settle(stage);
   }
 
-  /// Starts the copies of a stage of x, if there is one, and goes on to the next.
+  /// Starts the copies of a stage, if there is one, and goes on to the next. A lane copies the weights that it reads.
   LOCKSTEP_DEVICE void fetch(Stage& stage, int place) {
     if (stage.part < p_.part_count) {
       const SumPart& part = p_.parts[stage.part];
@@ -103,8 +114,16 @@ class Tiles {
       LOCKSTEP_NO_UNROLL
       for (int row = thread_index() / kChunks; row < rows; row += kRowsAtOnce) {
         const bool is_inside = first_row_ + row < rows_;
-        copy_async_16(shared_.x[place][row][chunk ^ row % 8], is_inside ? x + (first_row_ + row) * p_.x_stride : x,
-                      is_inside ? bytes : 0);
+        copy_async_16(&shared_.x[place].chunk[row][chunk ^ row % 8],
+                      is_inside ? x + (first_row_ + row) * p_.x_stride : x, is_inside ? bytes : 0);
+      }
+      if constexpr (!kIsFloat && !kIsWide) {
+        const Words* words = reinterpret_cast<const Words*>(weights_of(part, stage.step)) + lane_;
+        LOCKSTEP_UNROLL
+        for (int step = 0; step < kSteps; ++step) {
+          if (!has_outputs_ || stage.step + step >= part.steps) break;
+          copy_async_16(&shared_.weights[place][thread_index() / kWarpLanes][step][lane_], words + step * kWarpLanes);
+        }
       }
       advance(stage);
     }
@@ -117,48 +136,75 @@ class Tiles {
            (static_cast<int64_t>(tile_) * p_.k_steps + part.first_step + step) * (kTileOutputs * kStepColumns);
   }
 
-  /// Loads the fragments of steps [begin, end) of a stage.
-  LOCKSTEP_DEVICE void load_weights(const Stage& stage, int begin, int end) {
-    if (kIsFloat || !has_outputs_ || stage.part >= p_.part_count) return;
-    const SumPart& part = p_.parts[stage.part];
-    const Words* words = reinterpret_cast<const Words*>(weights_of(part, stage.step)) + lane_;
-    LOCKSTEP_UNROLL
-    for (int step = begin; step < end; ++step) {
-      if (stage.step + step < part.steps) weights_[step] = load_once(words + step * 32);
-    }
-  }
-
-  /// Adds a stage of a part, and replaces each step's weights by those of the next stage.
-  LOCKSTEP_DEVICE void add_stage(const SumPart& part, int first_step, int place, const Stage& next) {
+  /// Loads the fragments of a stage, zeros where it has none, and brings those of a later one closer.
+  LOCKSTEP_DEVICE void load_weights(const Stage& stage, Words (&to)[kSteps]) const {
+    const bool has_more = has_outputs_ && stage.part < p_.part_count;
+    const SumPart& part = p_.parts[has_more ? stage.part : 0];
+    const int steps = has_more ? part.steps - stage.step : 0;
+    const int left = has_more ? p_.k_steps - part.first_step - stage.step : 0;  // of the tile
+    const Words* words = reinterpret_cast<const Words*>(weights_of(part, has_more ? stage.step : 0)) + lane_;
+    constexpr int kLineLanes = kBroughtBytes / sizeof(Words);
     LOCKSTEP_UNROLL
     for (int step = 0; step < kSteps; ++step) {
-      if (has_outputs_ && first_step + step < part.steps) {
-        if constexpr (kIsFloat) {
-          add_floats(part, first_step + step, step, place);
-        } else if (groups_ == kGroups) {
-          add_pairs<true>(weights_[step], step, place);
-        } else {
-          add_pairs<false>(weights_[step], step, place);
-        }
+      to[step] = Words{};
+      if (step < steps) to[step] = load_once(words + step * kWarpLanes);
+      if (step + kBroughtAhead < left && lane_ % kLineLanes == 0) {
+        bring_closer(words + (step + kBroughtAhead) * kWarpLanes);
       }
-      load_weights(next, step, step + 1);
     }
   }
 
-  /// A step of 16-bit elements, two groups at a time.
-  template <bool kIsWhole>
-  LOCKSTEP_DEVICE void add_pairs(const Words& weights, int step, int place) {
-    const int row = lane_ / 16 * kTileRows + lane_ % 8;
-    const int chunk = (2 * step + lane_ / 8 % 2) ^ lane_ % 8;
+  /// Adds a stage of a part, and starts the copies of a coming one.
+  LOCKSTEP_DEVICE void add_stage(const SumPart& part, int first_step, int place, Stage& coming, Stage& next) {
+    const int filled = (place + kStages - 1) % kStages;
+    if constexpr (kIsFloat) {
+      fetch(coming, filled);
+      LOCKSTEP_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        if (has_outputs_ && first_step + step < part.steps) add_floats(part, first_step + step, step, place);
+      }
+    } else if constexpr (kIsWide) {
+      Words later[kSteps];  // not weights_: the products read those until they have ended
+      fetch(coming, filled);
+      advance(next);
+      multiply_stage(weights_, part.steps - first_step, place, [&] { load_weights(next, later); });
+      LOCKSTEP_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) weights_[step].word[i] = later[step].word[i] ^ zero_;
+      }
+    } else {
+      Words weights[kSteps];
+      LOCKSTEP_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        weights[step] = shared_.weights[place][thread_index() / kWarpLanes][step][lane_];
+      }
+      multiply_stage(weights, part.steps - first_step, place, [&] { fetch(coming, filled); });
+    }
+  }
+
+  /// Adds up to kSteps steps of a stage; `meanwhile` runs beside the products.
+  template <typename Meanwhile>
+  LOCKSTEP_DEVICE void multiply_stage(const Words (&weights)[kSteps], int steps, int place, Meanwhile meanwhile) {
+    if (steps >= kSteps) {
+      hold_sums(sums_);
+      begin_products();
+      LOCKSTEP_UNROLL
+      for (int step = 0; step < kSteps; ++step) multiply_tokens<Rows>(sums_, weights[step], shared_.x[place], step);
+      meanwhile();
+      end_products<0>();
+      hold_sums(sums_);
+      return;
+    }
+    meanwhile();
     LOCKSTEP_UNROLL
-    for (int group = 0; group < kGroups; group += 2) {
-      if (!kIsWhole && group >= groups_) break;
-      uint32_t tokens[4];
-      load_matrices(tokens, shared_.x[place][group * kTileRows + row][chunk]);
-      const uint32_t first[2] = {tokens[0], tokens[1]};
-      const uint32_t second[2] = {tokens[2], tokens[3]};
-      multiply<Rows>(sums_[group], weights.word, first);
-      multiply<Rows>(sums_[group + 1], weights.word, second);
+    for (int step = 0; step + 1 < kSteps; ++step) {
+      if (step >= steps) break;
+      hold_sums(sums_);
+      begin_products();
+      multiply_tokens<Rows>(sums_, weights[step], shared_.x[place], step);
+      end_products<0>();
+      hold_sums(sums_);
     }
   }
 
@@ -179,8 +225,8 @@ class Tiles {
         if (group >= groups_) break;
         LOCKSTEP_UNROLL
         for (int row = 0; row < 4; ++row) {
-          const Element* x = shared_.x[place][group * kTileRows + first + row][chunk ^ (first + row)];
-          sums_[group][row] = madd(weights[column], x[column % kChunk], sums_[group][row]);
+          const Words& x = shared_.x[place].chunk[group * kTileRows + first + row][chunk ^ (first + row)];
+          sums_[group][row] = madd(weights[column], float_of_bits(x.word[column % kChunk]), sums_[group][row]);
         }
       }
     }
@@ -188,45 +234,78 @@ class Tiles {
 
   LOCKSTEP_DEVICE Words& open_sum(int level, int group) { return shared_.open[level][group][thread_index()]; }
 
-  /// Joins the finished part with the open sums; writes it where it ends a root.
+  LOCKSTEP_DEVICE void keep(int level, const float (&sums)[kGroups][4]) {
+    LOCKSTEP_UNROLL
+    for (int group = 0; group < kGroups; ++group) {
+      Words words;
+      LOCKSTEP_UNROLL
+      for (int i = 0; i < 4; ++i) words.word[i] = bits_of(sums[group][i]);
+      open_sum(level, group) = words;
+    }
+  }
+
+  /// Joins the finished part with the open sums; writes it where it ends a root. The newest open sum is in top_, or, of
+  /// product_wide, in shared memory too.
   LOCKSTEP_DEVICE void end_part(const SumPart& part) {
+    if constexpr (!kIsWide) {
+      if (part.merges == 0 && height_ > 0) keep(height_ - 1, top_);
+    }
     for (int merge = 0; merge < part.merges; ++merge) {
       --height_;
       LOCKSTEP_UNROLL
       for (int group = 0; group < kGroups; ++group) {
-        const Words older = open_sum(height_, group);
+        const bool is_top = !kIsWide && merge == 0;
+        Words older{};
+        if (!is_top) older = open_sum(height_, group);
         LOCKSTEP_UNROLL
-        for (int i = 0; i < 4; ++i) sums_[group][i] = plus(float_of_bits(older.word[i]), sums_[group][i]);
+        for (int i = 0; i < 4; ++i) {
+          const float left = is_top ? top_[kIsWide ? 0 : group][i] : float_of_bits(older.word[i]);
+          sums_[group][i] = plus(left, sums_[group][i]);
+        }
+      }
+    }
+    if constexpr (kIsWide) {
+      keep(height_, sums_);
+      if (part.root < 0) {
+        ++height_;
+      } else {  // nothing else is open
+        LOCKSTEP_NO_UNROLL
+        for (int group = 0; group < groups_; ++group) {
+          const Words words = open_sum(height_, group);
+          float sums[4];
+          LOCKSTEP_UNROLL
+          for (int i = 0; i < 4; ++i) sums[i] = float_of_bits(words.word[i]);
+          write(part.root, group, sums);
+        }
+      }
+    } else if (part.root >= 0) {
+      LOCKSTEP_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        if (group < groups_) write(part.root, group, sums_[group]);
+      }
+    } else {
+      ++height_;
+      LOCKSTEP_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) top_[group][i] = sums_[group][i];
       }
     }
     LOCKSTEP_UNROLL
     for (int group = 0; group < kGroups; ++group) {
-      Words newer;
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < 4; ++i) newer.word[i] = bits_of(sums_[group][i]);
-      open_sum(height_, group) = newer;
       LOCKSTEP_UNROLL
       for (int i = 0; i < 4; ++i) sums_[group][i] = 0.0f;
-    }
-    if (part.root < 0) {
-      ++height_;
-    } else {  // nothing else is open
-      LOCKSTEP_NO_UNROLL
-      for (int group = 0; group < groups_; ++group) write(part.root, group);
     }
   }
 
   /// Writes the sums of a group.
-  LOCKSTEP_DEVICE void write(int root, int group) {
-    const Words sums = open_sum(height_, group);
+  LOCKSTEP_DEVICE void write(int root, int group, const float (&sums)[4]) {
     LOCKSTEP_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int output = kIsFloat ? lane_ % kTileOutputs : lane_ / 4 + i / 2 * 8;
       const int row = kIsFloat ? lane_ / kTileOutputs * 4 + i : lane_ % 4 * 2 + i % 2;
       const int at = first_row_ + group * kTileRows + row;
-      if (at < rows_) {
-        write_product<Rows>(p_, root, at, tile_ * kTileOutputs + output, float_of_bits(sums.word[i]));
-      }
+      if (at < rows_) write_product<Rows>(p_, root, at, tile_ * kTileOutputs + output, sums[i]);
     }
   }
 
@@ -240,26 +319,35 @@ class Tiles {
   int groups_;  // that have rows
   int height_ = 0;
   float sums_[kGroups][4] = {};
-  Words weights_[kSteps];  // not of f32
+  float top_[kIsWide ? 1 : kGroups][4] = {};
+  Words weights_[kIsWide ? kSteps : 1] = {};
+  const uint32_t zero_ = static_cast<uint32_t>(p_.rows.rows) >> 31;  // keeps the compiler from loading into weights_
 };
 
 template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void product_tiles(const ProductParameters& p) {
-  using Shared = TilesShared<typename Rows::Element, kGroups>;
+  using Shared = TilesShared<kGroups>;
   follow_previous();
   constexpr int kLevel = sizeof(Shared::open[0]);
-  Shared& shared = shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMostLevels - p.levels) * kLevel);
+  constexpr int kMost = kGroups == kWideGroups ? kMostLevels : kMostLevels + 1;
+  Shared& shared = shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMost - p.levels) * kLevel);
   Tiles<Rows, kGroups>(p, shared).run();
 }
 
-static_assert(sizeof(TilesShared<float, kTilesGroups>) == product_tiles_bytes(kTilesGroups, kMostLevels));
-static_assert(sizeof(TilesShared<Bf16, kWideGroups>) == product_tiles_bytes(kWideGroups, kMostLevels));
+static_assert(sizeof(TilesShared<kTilesGroups>) == product_tiles_bytes(kTilesGroups, kMostLevels + 1));
+static_assert(sizeof(TilesShared<kWideGroups>) == product_tiles_bytes(kWideGroups, kMostLevels));
 
 }  // namespace
 
-LOCKSTEP_KERNEL(product_tiles_f32, ProductParameters, kProductThreads) { product_tiles<F32Rows, kTilesGroups>(p); }
-LOCKSTEP_KERNEL(product_tiles_bf16, ProductParameters, kProductThreads) { product_tiles<Bf16Rows, kTilesGroups>(p); }
-LOCKSTEP_KERNEL(product_tiles_f16, ProductParameters, kProductThreads) { product_tiles<F16Rows, kTilesGroups>(p); }
+LOCKSTEP_KERNEL_HELD(product_tiles_f32, ProductParameters, kProductThreads, 1) {
+  product_tiles<F32Rows, kTilesGroups>(p);
+}
+LOCKSTEP_KERNEL_HELD(product_tiles_bf16, ProductParameters, kProductThreads, 1) {
+  product_tiles<Bf16Rows, kTilesGroups>(p);
+}
+LOCKSTEP_KERNEL_HELD(product_tiles_f16, ProductParameters, kProductThreads, 1) {
+  product_tiles<F16Rows, kTilesGroups>(p);
+}
 LOCKSTEP_KERNEL(product_wide_bf16, ProductParameters, kProductThreads) { product_tiles<Bf16Rows, kWideGroups>(p); }
 LOCKSTEP_KERNEL(product_wide_f16, ProductParameters, kProductThreads) { product_tiles<F16Rows, kWideGroups>(p); }
 

@@ -20,6 +20,7 @@ struct Bf16Rows {
   LOCKSTEP_DEVICE static float round(float value) { return float_of(bf16_of(value)); }
   LOCKSTEP_DEVICE static uint32_t pair(float first, float second) { return bf16_pair_of(first, second); }
   static constexpr uint32_t kOnes = 0x3f803f80;
+  static constexpr bool kIsHalf = false;
 };
 
 struct F16Rows {
@@ -29,6 +30,7 @@ struct F16Rows {
   LOCKSTEP_DEVICE static float round(float value) { return float_of_half(half_of(value)); }
   LOCKSTEP_DEVICE static uint32_t pair(float first, float second) { return half_pair_of(first, second); }
   static constexpr uint32_t kOnes = 0x3c003c00;
+  static constexpr bool kIsHalf = true;
 };
 
 /// d += a · b on tensor cores, of 16-bit elements.

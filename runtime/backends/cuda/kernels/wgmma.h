@@ -1,13 +1,19 @@
-// Products of matrices in shared memory by a warpgroup (four warps), for the probe of the GPU's limits.
+// Products by a warpgroup (four warps) of matrices in shared memory: both, for the probe of the GPU's limits, or the
+// right one, for weights that come in registers.
+//
+// Of equal operands the products have the bits of mma_16x8x16 (seen on an H100: docs/gpu.md), so the kernels that use
+// one or the other agree.
 //
 // The only file beside device.h that is written twice: as PTX, and as plain loops for tests.
 //
 //   SharedRows   rows of 16 elements, in blocks of 8 × 8 that lie in one piece (PTX ISA, "no swizzle", K-major):
 //                row 0-7   │ columns 0-7 │ columns 8-15 │        16 bytes a row of a block, 128 bytes a block
 //                row 8-15  │ columns 0-7 │ columns 8-15 │
+//   TokenRows    rows of 64 elements, 128 bytes, in 8 chunks of 16 bytes: chunk c of row r lies in c ^ r % 8 ("128-byte
+//                swizzle"), so that no two rows of eight are in the same banks
 #pragma once
 
-#include "runtime/backends/cuda/kernels/device.h"
+#include "runtime/backends/cuda/kernels/rows.h"
 
 namespace lockstep::cuda {
 
@@ -22,6 +28,11 @@ struct alignas(128) SharedRows {
 
 constexpr int kGroupRows = 64, kGroupColumns = 128;  // of a product
 constexpr int kGroupSums = kGroupRows * kGroupColumns / 128;
+
+template <int kRows>
+struct alignas(1024) TokenRows {
+  Words chunk[kRows][8];
+};
 
 #ifdef __CUDACC__
 
@@ -73,6 +84,72 @@ LOCKSTEP_DEVICE void multiply_shared(float (&d)[kGroupSums], const SharedRows<kG
 #undef LOCKSTEP_WGMMA
 #undef LOCKSTEP_SUMS_OF_8
 
+/// Eight rows after another, 1024 bytes; bit 62: the swizzle.
+LOCKSTEP_DEVICE uint64_t token_descriptor(const void* rows, int step) {
+  constexpr uint64_t kNextRows = 1024 / 16;
+  const auto address = static_cast<uint64_t>(__cvta_generic_to_shared(rows)) + 32 * static_cast<uint64_t>(step);
+  return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | kNextRows << 32 | uint64_t{1} << 62;
+}
+
+#define LOCKSTEP_SUMS_OF_GROUPS(g)                                                                                     \
+  "+f"(d[g][0]), "+f"(d[g][1]), "+f"(d[g][2]), "+f"(d[g][3]), "+f"(d[g + 1][0]), "+f"(d[g + 1][1]), "+f"(d[g + 1][2]), \
+      "+f"(d[g + 1][3])
+#define LOCKSTEP_WGMMA_128(types)                                                                                  \
+  asm volatile(                                                                                                    \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                   \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." types                                                         \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "     \
+      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "  \
+      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"                                                                  \
+      : LOCKSTEP_SUMS_OF_GROUPS(0), LOCKSTEP_SUMS_OF_GROUPS(2), LOCKSTEP_SUMS_OF_GROUPS(4),                        \
+        LOCKSTEP_SUMS_OF_GROUPS(6), LOCKSTEP_SUMS_OF_GROUPS(8), LOCKSTEP_SUMS_OF_GROUPS(10),                       \
+        LOCKSTEP_SUMS_OF_GROUPS(12), LOCKSTEP_SUMS_OF_GROUPS(14)                                                   \
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(token_descriptor(&rows, step)))
+#define LOCKSTEP_WGMMA_64(types)                                                                                       \
+  asm volatile(                                                                                                        \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                       \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." types                                                              \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "         \
+      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"                   \
+      : LOCKSTEP_SUMS_OF_GROUPS(0), LOCKSTEP_SUMS_OF_GROUPS(2), LOCKSTEP_SUMS_OF_GROUPS(4), LOCKSTEP_SUMS_OF_GROUPS(6) \
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(token_descriptor(&rows, step)))
+
+/// d += w · tᵀ for a step of 16 columns: `a` are the lane's fragments of its warp's 16 outputs (as mma_16x8x16's a),
+/// columns 16·step … of `rows` the tokens; d[g] has group g of 8 tokens, as mma_16x8x16's d. All four warps take part.
+template <typename Rows, int kGroups>
+LOCKSTEP_DEVICE void multiply_tokens(float (&d)[kGroups][4], const Words& a, const TokenRows<kGroups * 8>& rows,
+                                     int step) {
+  constexpr bool kIsHalf = Rows::kIsHalf;
+  if constexpr (kGroups == 16) {
+    if constexpr (kIsHalf) {
+      LOCKSTEP_WGMMA_128("f16.f16");
+    } else {
+      LOCKSTEP_WGMMA_128("bf16.bf16");
+    }
+  } else {
+    static_assert(kGroups == 8);
+    if constexpr (kIsHalf) {
+      LOCKSTEP_WGMMA_64("f16.f16");
+    } else {
+      LOCKSTEP_WGMMA_64("bf16.bf16");
+    }
+  }
+}
+
+/// Keeps the compiler from moving, beyond this place, what it does with sums that products add to.
+template <int kGroups>
+LOCKSTEP_DEVICE void hold_sums(float (&d)[kGroups][4]) {
+  LOCKSTEP_UNROLL
+  for (int group = 0; group < kGroups; ++group) {
+    asm volatile("" : "+f"(d[group][0]), "+f"(d[group][1]), "+f"(d[group][2]), "+f"(d[group][3])::"memory");
+  }
+}
+
+#undef LOCKSTEP_WGMMA_64
+#undef LOCKSTEP_WGMMA_128
+#undef LOCKSTEP_SUMS_OF_GROUPS
+
 #else
 
 inline void show_to_products() {}
@@ -93,6 +170,19 @@ void multiply_shared(float (&d)[kGroupSums], const SharedRows<kGroupRows>& a, co
   for (int i = 0; i < kGroupSums; ++i) {
     const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
     for (int k = 0; k < 16; ++k) d[i] = madd(rows[i % 4 / 2][k], value(b.element[b.index(column, k)]), d[i]);
+  }
+}
+
+template <int kGroups>
+void hold_sums(float (&)[kGroups][4]) {}
+
+template <typename Rows, int kGroups>
+void multiply_tokens(float (&d)[kGroups][4], const Words& a, const TokenRows<kGroups * 8>& rows, int step) {
+  const int lane = thread_index() % 32;
+  for (int group = 0; group < kGroups; ++group) {
+    const Words* row = rows.chunk[group * 8 + lane / 4];
+    const uint32_t tokens[2] = {row[2 * step ^ lane / 4].word[lane % 4], row[(2 * step + 1) ^ lane / 4].word[lane % 4]};
+    multiply<Rows>(d[group], a.word, tokens);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/backends/cuda/few_rows.h"
+#include "runtime/backends/cuda/lowering.h"
 #include "runtime/backends/cuda/packing.h"
 #include "runtime/backends/cuda/sum_parts.h"
 #include "runtime/core/dtype.h"
@@ -82,7 +83,10 @@ class Few : public testing::TestWithParam<simt::Order> {
     few.columns = static_cast<int32_t>(w.packing.columns);
     few.fold = fold_of(parts);
     few.row_stride = static_cast<int32_t>(few_row_stride(w.packing.k_steps(), 2));
-    few.shared_bytes = static_cast<int32_t>(product_few_bytes(sums * std::ssize(parts), kRows, w.packing.k_steps(), 2));
+    few.is_dense = are_dense(parts, w.packing.columns) ? 1 : 0;
+    few.warp_steps = static_cast<int32_t>(most_warp_steps(parts, sums, kProductWarps));
+    few.shared_bytes = static_cast<int32_t>(
+        product_few_bytes(sums * std::ssize(parts), kProductWarps * few.warp_steps, kRows, w.packing.k_steps(), 2));
     return few;
   }
   /// Fewer blocks than tiles: a block walks several.
@@ -251,6 +255,45 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
     EXPECT_EQ(keys, cache);
     EXPECT_EQ(values, of_append);
   }
+}
+
+/// Bytes that a value of T consists of, padding aside: 0xff, but for what `clear_padding` may take.
+template <typename T>
+T filled() {
+  T value;
+  std::memset(static_cast<void*>(&value), 0xff, sizeof value);
+  clear_padding(value);
+  return value;
+}
+
+TEST(CudaParameters, KeepTheirMembersWherePaddingIsCleared) {
+  const auto* all = reinterpret_cast<const void*>(~uintptr_t{0});
+  const auto few = filled<ProductFewParameters>();
+  for (const Finish& finish : few.finishes) {
+    EXPECT_EQ(finish.z, all);
+    EXPECT_EQ(finish.z_stride, -1);
+    EXPECT_EQ(finish.kind, -1);
+    EXPECT_EQ(finish.activation, -1);
+  }
+  EXPECT_EQ(few.norm.weight, all);
+  EXPECT_EQ(few.norm.bias, all);
+  for (const int32_t number : {few.finish_count, few.gate, few.x_rows, few.columns, few.fold, few.row_stride,
+                               few.warp_steps, few.is_dense, few.shared_bytes}) {
+    EXPECT_EQ(number, -1);
+  }
+  const auto heads = filled<HeadsParameters>();
+  for (const HeadsPart& part : heads.parts) {
+    for (const void* pointer : {part.x, static_cast<const void*>(part.y), static_cast<const void*>(part.cache),
+                                part.norm.weight, part.norm.bias, static_cast<const void*>(part.turn.cosines)}) {
+      EXPECT_EQ(pointer, all);
+    }
+    EXPECT_EQ(part.x_stride, -1);
+    EXPECT_EQ(part.y_stride, -1);
+    EXPECT_EQ(part.heads, -1);
+  }
+  EXPECT_EQ(heads.slot, all);
+  EXPECT_EQ(heads.rows.in_use, all);
+  EXPECT_EQ(heads.head_dim, -1);
 }
 
 INSTANTIATE_TEST_SUITE_P(InThreeOrders, Few,

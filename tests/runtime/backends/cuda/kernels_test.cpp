@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/backends/cuda/few_rows.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/packing.h"
 #include "runtime/backends/cuda/sum_parts.h"
@@ -112,8 +113,10 @@ void expect_as_few(const ProductParameters& product, const FragmentPacking& pack
   few.columns = static_cast<int32_t>(packing.columns);
   few.fold = kFoldChain;
   few.row_stride = static_cast<int32_t>(few_row_stride(packing.k_steps(), 2));
-  few.shared_bytes =
-      static_cast<int32_t>(product_few_bytes(product.part_count, product.rows.rows, packing.k_steps(), 2));
+  const std::vector<SumPart> parts(product.parts, product.parts + product.part_count);
+  few.warp_steps = static_cast<int32_t>(most_warp_steps(parts, 1, kProductWarps));
+  few.shared_bytes = static_cast<int32_t>(
+      product_few_bytes(product.part_count, kProductWarps * few.warp_steps, product.rows.rows, packing.k_steps(), 2));
   run("product_few_bf16",
       {.blocks = static_cast<int>(std::min<int64_t>(2, packing.tiles())),
        .threads = kProductThreads,

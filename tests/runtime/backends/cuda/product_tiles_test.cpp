@@ -157,7 +157,9 @@ TEST(ProductForm, IsChosenByTheRowsAndTheBlocksThatTheyGive) {
     return form.kernel;
   };
   const std::vector<SumPart> plain = plain_parts(4096);
-  EXPECT_EQ(kernel({.rows = 32, .outputs = 4096, .stride = 4096}, plain), "product");
+  EXPECT_EQ(kernel({.rows = 8, .outputs = 4096, .stride = 4096}, plain), "product");
+  EXPECT_EQ(kernel({.rows = 9, .outputs = 4096, .stride = 4096}, plain), "product_tiles");
+  EXPECT_EQ(kernel({.dtype = DType::kFloat32, .rows = 32, .outputs = 4096, .stride = 4096}, plain), "product");
   EXPECT_EQ(kernel({.rows = 256, .outputs = 4096, .stride = 4096}, plain), "product_tiles");
   EXPECT_EQ(kernel({.rows = 2048, .outputs = 4096, .stride = 4096}, plain), "product_wide");
   EXPECT_EQ(kernel({.dtype = DType::kFloat32, .rows = 2048, .outputs = 4096, .stride = 4096}, plain), "product_tiles");
