@@ -141,6 +141,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "two_tiles_of_rows", .rows = 140, .columns = 130, .outputs = 40},
         Case{.name = "rows_in_use", .rows = 140, .columns = 130, .outputs = 40, .in_use = 75},
         Case{.name = "blocks", .columns = 5 * 48, .is_float = true, .bounds = {0, 5}, .block = 48},
+        // Three sums are open at a time.
+        Case{.name = "eight_blocks", .columns = 8 * 80, .outputs = 20, .is_float = true, .bounds = {0, 8}, .block = 80},
         Case{.name = "narrow_blocks", .columns = 5 * 24 - 7, .is_float = true, .bounds = {0, 5}, .block = 24},
         Case{.name = "blocks_of_a_rank",
              .columns = 4 * 80,
