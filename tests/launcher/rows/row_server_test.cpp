@@ -37,8 +37,7 @@ journal::RowResult answer(uint64_t row, std::vector<int32_t> tokens = {7}) {
 
 class RowServerTest : public ::testing::Test {
  protected:
-  RowServerTest()
-      : socket_(std::filesystem::path(::testing::TempDir()) / ("rows-" + std::to_string(::getpid()))) {}
+  RowServerTest() : socket_(std::filesystem::path(::testing::TempDir()) / ("rows-" + std::to_string(::getpid()))) {}
   ~RowServerTest() override { std::filesystem::remove(socket_); }
 
   void serve(size_t rows, size_t most = 100) {
