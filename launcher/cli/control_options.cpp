@@ -6,22 +6,26 @@
 namespace lockstep::launcher {
 
 void add_control(CLI::App& parent, ControlCommand& command) {
-  CLI::App& app = *parent.add_subcommand("ctl", "Ask a running server for its state, or for another number of ranks");
+  CLI::App& app =
+      *parent.add_subcommand("ctl", "Ask a running server for its state, another number of ranks, or new ones");
   app.add_option_function<std::string>(
          "action",
          [&command](const std::string& word) {
-           command.action = word == "degree" ? ControlAction::kDegree : ControlAction::kStatus;
+           command.action = word == "degree"    ? ControlAction::kDegree
+                            : word == "restart" ? ControlAction::kRestart
+                                                : ControlAction::kStatus;
          },
-         "status, or degree N: the number of ranks, while clients stream")
+         "status; degree N: another number of ranks, while clients stream; or restart: as many of them anew, of "
+         "the program that is there now")
       ->required()
-      ->check(CLI::IsMember({"status", "degree"}));
+      ->check(CLI::IsMember({"status", "degree", "restart"}));
   app.add_option("ranks", command.ranks, "Of degree: tensor-parallel ranks")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   app.add_option("--endpoint-file", command.endpoint_file, "The file that lockstep serve --endpoint-file has written")
       ->required()
       ->type_name("F");
-  app.add_option("--deadline-s", command.deadline_s, "Of degree: seconds until the new ranks have to serve")
+  app.add_option("--deadline-s", command.deadline_s, "Seconds until the new ranks have to serve")
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
       ->type_name("S");
@@ -29,7 +33,7 @@ void add_control(CLI::App& parent, ControlCommand& command) {
     const bool has_ranks = command.ranks.has_value(), needs_ranks = command.action == ControlAction::kDegree;
     if (has_ranks == needs_ranks) return;
     throw CLI::ValidationError("ctl", needs_ranks ? "found degree without a number of ranks, expected degree N"
-                                                  : "found a number behind status, expected none");
+                                                  : "found a number behind status or restart, expected none");
   });
   app.footer("\nlockstep ctl degree 3 --endpoint-file server.json\n");
 }

@@ -73,13 +73,20 @@ Result<void> control(const ControlCommand& command) {
     fmt::print("{}\n", status.dump(2, ' ', false, json::error_handler_t::replace));
     return ok();
   }
+  const bool is_anew = command.action == ControlAction::kRestart;
+  json body = {{"wait", true}};
+  if (!is_anew) body["tp"] = command.ranks.value_or(1);
   LOCKSTEP_TRY(const json changed, ask(server,
                                        {.method = "POST",
-                                        .path = "/admin/degree",
+                                        .path = is_anew ? "/admin/restart" : "/admin/degree",
                                         .headers = {{"Content-Type", "application/json"}},
-                                        .body = json{{"tp", command.ranks.value_or(1)}, {"wait", true}}.dump()},
+                                        .body = body.dump()},
                                        duration_of(command.deadline_s)));
-  fmt::print("{} ranks, {} before\n", changed["tp"].get<int>(), changed["before"].get<int>());
+  if (is_anew) {
+    fmt::print("{} ranks, started anew\n", changed["tp"].get<int>());
+  } else {
+    fmt::print("{} ranks, {} before\n", changed["tp"].get<int>(), changed["before"].get<int>());
+  }
   return ok();
 }
 

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -319,6 +320,30 @@ class Recovery(unittest.TestCase):
                 self.assertEqual(gone.returncode, 4, gone.stderr)
                 self.assertIn("no answer from", gone.stderr)
                 endpoint.unlink()
+
+    def test_a_program_that_was_replaced_takes_over_while_clients_stream(self):
+        with tempfile.TemporaryDirectory() as folder:
+            endpoint, programs = pathlib.Path(folder, "endpoint.json"), pathlib.Path(PROGRAM).parent.glob("lockstep*")
+            for program in programs:
+                if program.name in ("lockstep", "lockstep-serve", "lockstep-constraint"):
+                    shutil.copy2(program, folder)
+            program = pathlib.Path(folder, "lockstep")
+            with served.Served(program, MODEL, "--tp", 2, "--silence-s", PATIENCE, *SIZES,
+                               "--endpoint-file", endpoint) as server:
+                expected = transcripts(begin_all(server))
+                streams = begin_all(server)
+                self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
+                shutil.copy2(program, f"{program}.new")
+                os.replace(f"{program}.new", program)  # as a package's upgrade does
+                done = subprocess.run([PROGRAM, "ctl", "restart", "--endpoint-file", endpoint], capture_output=True,
+                                      text=True, timeout=served.DEADLINE, check=False)
+                self.assertEqual((done.returncode, done.stdout), (0, "2 ranks, started anew\n"), done.stderr)
+                longest = self.expect_same(server, streams, expected, "another program")
+                print(f"another program: longest pause of a client {longest:.2f} s")
+                self.assertTrue(served.until(lambda: sorted(served.ranks_below(server.process.pid)) == [0, 1]))
+                for rank in served.ranks_below(server.process.pid).values():
+                    self.assertEqual(os.stat(f"/proc/{rank}/exe").st_ino, program.stat().st_ino)
+                self.assertEqual(status(server)["restarts"], 0)
 
     def test_a_server_that_may_shrink_goes_on_with_one_rank_less(self):
         with serve(3, "--on-lost-rank", "shrink") as server:

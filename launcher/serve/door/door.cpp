@@ -206,7 +206,7 @@ class Running final : public Door {
   Routes routes_{
       parts_,
       watch_,
-      {.change_ranks = [this](int ranks,
+      {.change_ranks = [this](std::optional<int> ranks,
                               Replica::OnChanged done) { return replicas_.change_ranks(ranks, std::move(done)); },
        .state = [this] { return replicas_.state(); }}};
 };

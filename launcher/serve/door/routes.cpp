@@ -17,17 +17,18 @@ namespace {
 
 constexpr int kMostRanks = 4096;
 
-struct DegreeRequest {
-  int ranks = 1;
+struct ChangeRequest {
+  std::optional<int> ranks = {};
   bool wait = false;  // for the end of the change
 };
 
-ApiResult<DegreeRequest> read_degree(std::string_view body) {
+ApiResult<ChangeRequest> read_change(std::string_view body, bool has_ranks) {
   LOCKSTEP_TRY(const auto document, parse_body(body));
   const BodyField field(*document);
-  LOCKSTEP_TRY(const auto ranks, field.whole_within("tp", 1, kMostRanks));
   LOCKSTEP_TRY(const bool wait, field.flag_or("wait", false));
-  if (ranks) return DegreeRequest{static_cast<int>(*ranks), wait};
+  if (!has_ranks) return ChangeRequest{.wait = wait};
+  LOCKSTEP_TRY(const auto ranks, field.whole_within("tp", 1, kMostRanks));
+  if (ranks) return ChangeRequest{static_cast<int>(*ranks), wait};
   return ApiError{.param = "tp", .message = "tp: found none, expected the number of ranks"};
 }
 
@@ -61,7 +62,8 @@ void Routes::handle(const Exchanged& exchange) {
     const bool reads = request.method == "GET" || request.method == "HEAD";  // the server cuts a body off a HEAD
     return reads ? (this->*own.answer)(exchange) : refuse_method(exchange, "GET, HEAD");
   }
-  if (request.path == "/admin/degree") return change_degree(exchange);
+  if (request.path == "/admin/degree") return change_ranks(exchange, /*has_number=*/true);
+  if (request.path == "/admin/restart") return change_ranks(exchange, /*has_number=*/false);
   if (!parts_.health.takes_requests()) return refuse_now(exchange);
   if (!parts_.api->handle(exchange)) refuse_path(exchange);
 }
@@ -89,21 +91,23 @@ void Routes::refuse_method(const Exchanged& exchange, std::string_view expected)
   answer(exchange, std::move(response));
 }
 
-void Routes::change_degree(const Exchanged& exchange) {
+void Routes::change_ranks(const Exchanged& exchange, bool has_number) {
   const HttpRequest& request = exchange->request();
   if (request.method != "POST") return refuse_method(exchange, "POST");
   if (!is_json(request)) return answer(exchange, api_error(wrong_type(request)));
-  const ApiResult<DegreeRequest> asked = read_degree(request.body);
+  const ApiResult<ChangeRequest> asked = read_change(request.body, has_number);
   if (!asked.has_value()) return answer(exchange, api_error(asked.error()));
-  const std::string body =
-      fmt::format("{{\"tp\": {}, \"before\": {}}}\n", asked.value().ranks, parts_.engine.facts().ranks);
+  const std::optional<int> ranks = asked.value().ranks;
+  const int before = parts_.engine.facts().ranks;
+  const auto body = [before](int now) { return fmt::format("{{\"tp\": {}, \"before\": {}}}\n", now, before); };
   const bool waits = asked.value().wait;
-  const auto changes = replicas_.change_ranks(asked.value().ranks, [=, this](const std::string& failure) {
+  const auto changes = replicas_.change_ranks(ranks, [=, this](const std::string& failure) {
     if (!waits) return;
-    answer(exchange, failure.empty() ? HttpResponse{.body = body} : api_error(cannot_change(failure)));
+    answer(exchange, failure.empty() ? HttpResponse{.body = body(ranks.value_or(parts_.engine.facts().ranks))}
+                                     : api_error(cannot_change(failure)));
   });
   if (!changes.has_value()) return answer(exchange, api_error(cannot_change(changes.error().message)));
-  if (!waits) answer(exchange, {.status = changes.value() ? 202 : 200, .body = body});
+  if (!waits) answer(exchange, {.status = changes.value() ? 202 : 200, .body = body(ranks.value_or(before))});
 }
 
 void Routes::refuse_now(const Exchanged& exchange) {

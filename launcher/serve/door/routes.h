@@ -22,7 +22,7 @@ bool is_public(std::string_view path);
 
 /// The server's view of its replicas: the functions of Replicas.
 struct ReplicaControl {
-  std::function<Result<bool>(int ranks, Replica::OnChanged done)> change_ranks;
+  std::function<Result<bool>(std::optional<int> ranks, Replica::OnChanged done)> change_ranks;
   std::function<Replicas::State()> state;
 };
 
@@ -46,8 +46,8 @@ class Routes {
   void answer_status(const Exchanged& exchange);
   void answer_page(const Exchanged& exchange);
   /// POST /admin/degree {"tp": N, "wait": false}: 202, or 200 where there are as many ranks; with `wait`, when there
-  /// are.
-  void change_degree(const Exchanged& exchange);
+  /// are. 409 where they cannot change. POST /admin/restart {"wait": false}: the same with as many ranks, anew.
+  void change_ranks(const Exchanged& exchange, bool has_number);
   void refuse_key(const Exchanged& exchange);
   void refuse_method(const Exchanged& exchange, std::string_view expected);
   void refuse_now(const Exchanged& exchange);

@@ -211,11 +211,12 @@ Result<void> Replica::check_change() const {
   return ok();
 }
 
-void Replica::change_ranks(int ranks, OnChanged done) {
-  degree_.want(ranks);
+void Replica::change_ranks(std::optional<int> ranks, OnChanged done) {
+  const int wanted = ranks.value_or(degree_.wanted());
+  degree_.want(wanted);
   growing_.reset();
   if (ranks == group_->ranks) return done({});
-  prepare_change({.ranks = ranks, .done = std::move(done)});
+  prepare_change({.ranks = wanted, .done = std::move(done)});
 }
 
 void Replica::prepare_change(Change change) {
@@ -231,9 +232,8 @@ void Replica::prepare_change(Change change) {
 
 void Replica::begin_change(int ranks, bool has_room) {
   if (is_finishing_ || recovery_.is_lost()) return end_change("the ranks were lost meanwhile");
-  parts_.log.info(
-      "{}changes from {} to {} ranks, {}", log_prefix(), group_->ranks, ranks,
-      has_room ? "which load beside the others" : "which start after the others: memory for both is not free");
+  parts_.log.info("{}{} ranks take the place of {}: they {}", log_prefix(), ranks, group_->ranks,
+                  has_room ? "load beside those" : "start after those, since memory for both is not free");
   if (has_room) {
     auto begun = begin(ranks);
     if (!begun.has_value()) return end_change(begun.error().message);

@@ -62,7 +62,7 @@ void Replicas::on_over(size_t replica, const Error& error) {
   events_.on_over(error);
 }
 
-Result<bool> Replicas::change_ranks(int ranks, Replica::OnChanged done) {
+Result<bool> Replicas::change_ranks(std::optional<int> ranks, Replica::OnChanged done) {
   if (change_) {
     return Error{ErrorKind::kFailedPrecondition,
                  "cannot change the number of ranks: found another change under way, expected none; ask again"};

@@ -34,10 +34,10 @@ class Replicas {
 
   /// Fails when no engine can be started here at all.
   Result<void> start();
-  /// Changes the number of ranks of each replica, one replica after the other. Returns whether there is anything to
-  /// change; `done` is called once at the end. Fails with `kFailedPrecondition`, without a call, as
-  /// Replica::check_change.
-  Result<bool> change_ranks(int ranks, Replica::OnChanged done);
+  /// Changes the number of ranks of each replica, or starts them anew, as Replica::change_ranks, one replica after the
+  /// other. Returns whether there is anything to change; `done` is called once at the end. Fails with
+  /// `kFailedPrecondition`, without a call, as Replica::check_change.
+  Result<bool> change_ranks(std::optional<int> ranks, Replica::OnChanged done);
   void note_silent(size_t replica) { replicas_[replica]->note_silent(); }
   /// Ends all engines that are this program's.
   void finish();
@@ -61,9 +61,8 @@ class Replicas {
   void change_next(size_t replica);
   Result<void> find_others();
 
-  /// A change of the number of ranks.
   struct Change {
-    int ranks = 0;
+    std::optional<int> ranks = {};  // none: as many, anew
     Replica::OnChanged done;
   };
 

@@ -40,13 +40,13 @@ class RoutesTest : public ::testing::Test {
   DoorParts parts_{DoorOptions{.model = "/models/tiny"}, log_,
                    [this](std::string_view line) { lines_.emplace_back(line); }};
   EngineWatch watch_{parts_, [](size_t) {}};
-  int asked_ = 0;  // ranks
+  std::optional<int> asked_;  // ranks
   std::optional<Error> refusal_;
   bool changes_ = false;      // something has to be changed
   Replica::OnChanged ended_;  // of that
   Routes routes_{parts_,
                  watch_,
-                 {.change_ranks = [this](int ranks, Replica::OnChanged done) -> Result<bool> {
+                 {.change_ranks = [this](std::optional<int> ranks, Replica::OnChanged done) -> Result<bool> {
                     if (refusal_) return *refusal_;
                     asked_ = ranks;
                     changes_ ? void(ended_ = std::move(done)) : done({});
@@ -109,6 +109,28 @@ TEST_F(RoutesTest, ChangeTheNumberOfRanks) {
   const auto refused = post(R"({"tp": 2})", json);
   EXPECT_EQ(refused->status(), 409);
   EXPECT_EQ(refused->json()["error"]["message"], "another change");
+}
+
+TEST_F(RoutesTest, StartAsManyRanksAnew) {
+  const auto post = [&](std::string body) {
+    const auto exchange = std::make_shared<FakeExchange>();
+    exchange->sent = {.method = "POST",
+                      .path = "/admin/restart",
+                      .headers = {{"content-type", "application/json"}},
+                      .body = std::move(body)};
+    routes_.handle(exchange);
+    return exchange;
+  };
+  asked_ = 7;
+  changes_ = true;
+  EXPECT_EQ(post("{}")->status(), 202);
+  EXPECT_EQ(asked_, std::nullopt);
+  const auto waits = post(R"({"wait": true})");
+  EXPECT_FALSE(waits->response.has_value());
+  ended_({});
+  EXPECT_EQ(waits->status(), 200);
+  EXPECT_EQ(post(R"({"wait": 1})")->status(), 400);
+  EXPECT_EQ(send("GET", "/admin/restart")->status(), 405);
 }
 
 TEST_F(RoutesTest, AnswerAtTheEndOfAChangeWhereTheClientWaits) {
