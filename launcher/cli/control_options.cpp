@@ -1,24 +1,34 @@
 #include <CLI/CLI.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "launcher/cli/commands.h"
 
 namespace lockstep::launcher {
+namespace {
+
+constexpr std::pair<const char*, ControlAction> kActions[] = {
+    {"status", ControlAction::kStatus}, {"degree", ControlAction::kDegree}, {"restart", ControlAction::kRestart}};
+
+}  // namespace
 
 void add_control(CLI::App& parent, ControlCommand& command) {
+  std::vector<std::string> names;
+  for (const auto& [name, action] : kActions) names.emplace_back(name);
   CLI::App& app =
       *parent.add_subcommand("ctl", "Ask a running server for its state, another number of ranks, or new ones");
   app.add_option_function<std::string>(
          "action",
          [&command](const std::string& word) {
-           command.action = word == "degree"    ? ControlAction::kDegree
-                            : word == "restart" ? ControlAction::kRestart
-                                                : ControlAction::kStatus;
+           for (const auto& [name, action] : kActions) {
+             if (word == name) command.action = action;
+           }
          },
-         "status; degree N: another number of ranks, while clients stream; or restart: as many of them anew, of "
-         "the program that is there now")
+         "status; degree N: another number of ranks, while clients stream; or restart: new ranks, as many as serve, "
+         "from the program's file as it is now")
       ->required()
-      ->check(CLI::IsMember({"status", "degree", "restart"}));
+      ->check(CLI::IsMember(names));
   app.add_option("ranks", command.ranks, "Of degree: tensor-parallel ranks")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");

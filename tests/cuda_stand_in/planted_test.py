@@ -73,7 +73,7 @@ MISTAKES = (
             f"{BACKEND}/kernels/product_few.cu", KERNELS, "*Few.ReadNothingEarly*"),
     Mistake("a launch that does not wait for the one ahead", f"{BACKEND}/kernels/product_few.cu",
             "  follow_previous();\n", "", f"{BACKEND}/kernels/product_few.cu", KERNELS, "*Few.ReadNothingEarly*"),
-    Mistake("weights of another tile ahead", f"{BACKEND}/kernels/product_few.cu",
+    Mistake("weights of another tile ahead", f"{BACKEND}/kernels/few_sums.h",
             "words_of(block, next_tile)", "words_of(block, tile + 1)", f"{BACKEND}/kernels/product_few.cu", KERNELS,
             "*MultiplyInTheOrder*"),
     Mistake("tiles folded out of order", f"{BACKEND}/kernels/attend.cu",

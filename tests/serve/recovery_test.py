@@ -323,11 +323,9 @@ class Recovery(unittest.TestCase):
 
     def test_a_program_that_was_replaced_takes_over_while_clients_stream(self):
         with tempfile.TemporaryDirectory() as folder:
-            endpoint, programs = pathlib.Path(folder, "endpoint.json"), pathlib.Path(PROGRAM).parent.glob("lockstep*")
-            for program in programs:
-                if program.name in ("lockstep", "lockstep-serve", "lockstep-constraint"):
-                    shutil.copy2(program, folder)
-            program = pathlib.Path(folder, "lockstep")
+            for name in ("lockstep", "lockstep-serve", "lockstep-constraint"):
+                shutil.copy2(pathlib.Path(PROGRAM).with_name(name), folder)
+            endpoint, program = pathlib.Path(folder, "endpoint.json"), pathlib.Path(folder, "lockstep")
             with served.Served(program, MODEL, "--tp", 2, "--silence-s", PATIENCE, *SIZES,
                                "--endpoint-file", endpoint) as server:
                 expected = transcripts(begin_all(server))

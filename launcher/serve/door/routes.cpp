@@ -18,15 +18,15 @@ namespace {
 constexpr int kMostRanks = 4096;
 
 struct ChangeRequest {
-  std::optional<int> ranks = {};
-  bool wait = false;  // for the end of the change
+  std::optional<int> ranks = {};  // none: new ones, as many as serve
+  bool wait = false;              // for the end of the change
 };
 
-ApiResult<ChangeRequest> read_change(std::string_view body, bool has_ranks) {
+ApiResult<ChangeRequest> read_change(std::string_view body, bool has_number) {
   LOCKSTEP_TRY(const auto document, parse_body(body));
   const BodyField field(*document);
   LOCKSTEP_TRY(const bool wait, field.flag_or("wait", false));
-  if (!has_ranks) return ChangeRequest{.wait = wait};
+  if (!has_number) return ChangeRequest{.wait = wait};
   LOCKSTEP_TRY(const auto ranks, field.whole_within("tp", 1, kMostRanks));
   if (ranks) return ChangeRequest{static_cast<int>(*ranks), wait};
   return ApiError{.param = "tp", .message = "tp: found none, expected the number of ranks"};

@@ -45,8 +45,9 @@ class Routes {
   void answer_metrics(const Exchanged& exchange);
   void answer_status(const Exchanged& exchange);
   void answer_page(const Exchanged& exchange);
-  /// POST /admin/degree {"tp": N, "wait": false}: 202, or 200 where there are as many ranks; with `wait`, when there
-  /// are. 409 where they cannot change. POST /admin/restart {"wait": false}: the same with as many ranks, anew.
+  /// POST /admin/degree {"tp": N, "wait": false} is answered with 202, or with 200 where N ranks serve already; with
+  /// `wait`, when they serve; with 409 where the ranks cannot change. POST /admin/restart {"wait": false} asks for new
+  /// ranks, as many as serve, and is answered alike. `has_number`: the body names N.
   void change_ranks(const Exchanged& exchange, bool has_number);
   void refuse_key(const Exchanged& exchange);
   void refuse_method(const Exchanged& exchange, std::string_view expected);

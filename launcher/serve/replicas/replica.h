@@ -58,8 +58,8 @@ class Replica {
   /// Whether its number of ranks can be changed now. Fails with `kFailedPrecondition`: before the engine serves, during
   /// another change, and where the ranks are not this program's.
   Result<void> check_change() const;
-  /// Begins to serve with another number of ranks; `done` is called once, at once where there are as many. Without a
-  /// number as many as are wanted start anew, of the program that is there by then.
+  /// Begins to serve with another number of ranks; `done` is called once, at once where so many serve already. Without
+  /// a number it starts new ranks, as many as are wanted, from the program's file as it is then.
   void change_ranks(std::optional<int> ranks, OnChanged done);
   /// The engine has not answered for `ReplicaOptions::silence_s`.
   void note_silent();

@@ -34,9 +34,9 @@ class Replicas {
 
   /// Fails when no engine can be started here at all.
   Result<void> start();
-  /// Changes the number of ranks of each replica, or starts them anew, as Replica::change_ranks, one replica after the
-  /// other. Returns whether there is anything to change; `done` is called once at the end. Fails with
-  /// `kFailedPrecondition`, without a call, as Replica::check_change.
+  /// Gives each replica another number of ranks, or new ranks (Replica::change_ranks), one replica after the other.
+  /// Returns whether there is anything to change; `done` is called once at the end. Fails with `kFailedPrecondition`,
+  /// without a call, as Replica::check_change.
   Result<bool> change_ranks(std::optional<int> ranks, Replica::OnChanged done);
   void note_silent(size_t replica) { replicas_[replica]->note_silent(); }
   /// Ends all engines that are this program's.
@@ -62,7 +62,7 @@ class Replicas {
   Result<void> find_others();
 
   struct Change {
-    std::optional<int> ranks = {};  // none: as many, anew
+    std::optional<int> ranks = {};  // none: new ones, as many as before
     Replica::OnChanged done;
   };
 

@@ -34,8 +34,8 @@ struct Tensor {
   void* data() const { return as<void>(); }
 };
 
-/// Makes equal parameters equal bytes. Behind an array of structs with padding GCC 12 loses its place and clears
-/// members, so such an array is the last member that has padding, or has it behind it (CudaParameters in few_test.cpp).
+/// Makes equal parameters equal bytes. Behind an array of structs that have padding GCC 12 takes members for padding,
+/// so no member behind such an array may have any (CudaParameters in few_test.cpp).
 template <typename Parameters>
 void clear_padding(Parameters& parameters) {
 #if __has_builtin(__builtin_clear_padding)

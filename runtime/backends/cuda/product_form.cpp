@@ -17,6 +17,8 @@ bool is_aligned(const ProductShape& shape, const std::vector<SumPart>& parts) {
          std::ranges::all_of(parts, [&](const SumPart& part) { return part.first_column * size % 16 == 0; });
 }
 
+int most_rows_of_product(DType dtype) { return size_of(dtype) == 2 ? kTileRows : kSomeRows; }
+
 ProductForm tiles(std::string_view kernel, const ProductShape& shape, int groups, int levels) {
   return {.kernel = kernel,
           .blocks = parts_of(shape.outputs, kProductWarps * kTileOutputs) * parts_of(shape.rows, groups * kTileRows),
@@ -30,8 +32,8 @@ ProductForm product_form(const ProductShape& shape, const std::vector<SumPart>& 
   const int64_t blocks = parts_of(shape.outputs, kTileOutputs);
   const int levels = open_levels(parts);
   const ProductForm narrow = tiles("product_tiles", shape, kTilesGroups, levels);
-  const int some_rows = size_of(shape.dtype) == 2 ? kTileRows : kSomeRows;
-  if (shape.rows <= some_rows || narrow.shared_bytes > kMostTilesBytes || !is_aligned(shape, parts)) {
+  if (shape.rows <= most_rows_of_product(shape.dtype) || narrow.shared_bytes > kMostTilesBytes ||
+      !is_aligned(shape, parts)) {
     return {"product", blocks, kProductSharedBytes, 0};
   }
   const ProductForm wide = tiles("product_wide", shape, kWideGroups, levels);

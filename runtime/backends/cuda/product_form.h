@@ -1,8 +1,7 @@
 // Which kernel multiplies with a weight, by the step's rows: some or many. Few rows are product_few's (few_rows.h). All
 // give the same bits.
 //
-//   rows   … 8       product         16 outputs a block: bound by reading the weights, which it reads once; in f32 to
-//   32
+//   rows   … 8       product         16 outputs a block: bound by reading the weights, which it reads once (f32: … 32)
 //          9 …       product_tiles   128 outputs of 64 rows a block: weights are read once for 64 rows
 //                    product_wide    of 128 rows, where that leaves a block for every multiprocessor
 #pragma once

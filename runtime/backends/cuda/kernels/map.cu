@@ -10,9 +10,8 @@ LOCKSTEP_DEVICE void map(const MapParameters& p) {
   using Element = typename Rows::Element;
   follow_previous();
   const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
-  const bool is_small = i <= 0xffffffff;  // a division of 32 bits takes a fifth of one of 64
-  const int64_t row = is_small ? static_cast<uint32_t>(i) / static_cast<uint32_t>(p.columns) : i / p.columns;
-  const int64_t column = i - row * p.columns;
+  const int64_t row = i / p.columns;
+  const int64_t column = i % p.columns;
   if (row >= used(p.rows)) return;
   const float x = Rows::read(static_cast<const Element*>(p.x)[row * p.x_stride + column]);
   const float z = p.z == nullptr ? 0.0f : Rows::read(static_cast<const Element*>(p.z)[row * p.z_stride + column]);

@@ -24,13 +24,13 @@ constexpr int kMostSharedBytes = 200 * 1024;            // that a block takes
 constexpr int kHeadsSharedBytes = (2 * 32 + kMostHeadDim) * static_cast<int>(sizeof(float));
 constexpr int kProductSharedBytes = tile_sum_bytes(4);
 constexpr int kMostTilesBytes = 227 * 1024;  // of a block of product_tiles: all that compute capability 9.0 gives one
-/// Of product_tiles: stages of 128 bytes of each row and each output, and the open sums but the newest. Of
-/// product_wide: stages of the rows alone, and all open sums.
+/// Levels of open sums in registers: product_tiles' newest one.
+constexpr int held_levels(int groups) { return groups == kWideGroups ? 0 : 1; }
+/// Stages of 128 bytes of each row, of product_tiles of each output too, and the other open sums.
 constexpr int product_tiles_bytes(int groups, int levels) {
   const int rows = groups * kTileRows, outputs = kProductWarps * kTileOutputs;
-  const int level = rows * outputs * static_cast<int>(sizeof(float));
-  return groups == kWideGroups ? kWideStages * 128 * rows + levels * level
-                               : kTilesStages * 128 * (rows + outputs) + (levels - 1) * level;
+  const int stages = groups == kWideGroups ? kWideStages * rows : kTilesStages * (rows + outputs);
+  return stages * 128 + (levels - held_levels(groups)) * rows * outputs * static_cast<int>(sizeof(float));
 }
 constexpr int kProductInt8FewSharedBytes = tile_sum_bytes(1);
 constexpr int kProductInt8SharedBytes = tile_sum_bytes(4);

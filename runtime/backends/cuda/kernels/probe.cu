@@ -83,7 +83,7 @@ LOCKSTEP_DEVICE void multiply_groups_again(const ProbeMultiplyParameters& p) {
   for (int i = thread_index(); i < kGroupColumns * 16; i += thread_count()) shared.b.element[i] = factor(i + 4096);
   show_to_products();
   sync_block();
-  float sums[kGroupSums] = {};
+  float sums[kColumnGroups][4] = {};
   begin_products();
   for (int time = 0; time < p.times; ++time) {
     LOCKSTEP_UNROLL
@@ -93,7 +93,7 @@ LOCKSTEP_DEVICE void multiply_groups_again(const ProbeMultiplyParameters& p) {
   end_products<0>();
   uint32_t sum = 0;
   LOCKSTEP_UNROLL
-  for (int i = 0; i < kGroupSums; ++i) sum += static_cast<uint32_t>(whole_of(sums[i]));
+  for (int i = 0; i < 4 * kColumnGroups; ++i) sum += static_cast<uint32_t>(whole_of(sums[i / 4][i % 4]));
   write_sum(p.sums, sum);
 }
 

@@ -6,7 +6,6 @@
 // Every element has the sums of `product`: parts in order, folded along the tree. A thread owns the same elements in
 // every part, so its open sums lie in registers and shared memory that it alone touches. In 16 bits four warps multiply
 // together, with weights from registers and tokens from shared memory (wgmma.h).
-#include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/sums.h"
 #include "runtime/backends/cuda/kernels/wgmma.h"
 #include "runtime/backends/cuda/kernels/write_product.h"
@@ -16,8 +15,8 @@ namespace {
 
 constexpr int kChunks = 8;  // of 16 bytes, of a row in a stage: all banks
 constexpr int kChunkBytes = 16;
-constexpr int kStageSteps = 4;     // of 16-bit elements, in a stage
-constexpr int kBroughtAhead = 32;  // steps
+constexpr int kStageSteps = kChunks * kChunkBytes / 2 / kStepColumns;  // of 16-bit elements
+constexpr int kBroughtAhead = 32;                                      // steps
 
 /// `open` has only as many levels as the parts need.
 template <int kGroups>
@@ -26,7 +25,7 @@ struct TilesShared {
   Words weights[kTilesStages][kProductWarps][kStageSteps][kWarpLanes];  // fragments; not of f32
   Words open[kMostLevels][kGroups][kProductThreads];
 };
-/// Of product_wide, of which two blocks fit a multiprocessor: weights lie in registers.
+/// product_wide's, without weights, which lie in registers: two blocks fit a multiprocessor.
 template <>
 struct TilesShared<kWideGroups> {
   TokenRows<kWideGroups * kTileRows> x[kWideStages];
@@ -244,8 +243,7 @@ class Tiles {
     }
   }
 
-  /// Joins the finished part with the open sums; writes it where it ends a root. The newest open sum is in top_, or, of
-  /// product_wide, in shared memory too.
+  /// Joins the finished part with the open sums; writes it where it ends a root.
   LOCKSTEP_DEVICE void end_part(const SumPart& part) {
     if constexpr (!kIsWide) {
       if (part.merges == 0 && height_ > 0) keep(height_ - 1, top_);
@@ -319,23 +317,27 @@ class Tiles {
   int groups_;  // that have rows
   int height_ = 0;
   float sums_[kGroups][4] = {};
-  float top_[kIsWide ? 1 : kGroups][4] = {};
-  Words weights_[kIsWide ? kSteps : 1] = {};
-  const uint32_t zero_ = static_cast<uint32_t>(p_.rows.rows) >> 31;  // keeps the compiler from loading into weights_
+  float top_[kIsWide ? 1 : kGroups][4] = {};  // the newest open sum; of product_wide it lies with the others
+  Words weights_[kIsWide ? kSteps : 1] = {};  // of product_wide: the stage's
+  // A zero that the compiler does not know: later weights ^ zero_ cannot be loaded into weights_ during products.
+  const uint32_t zero_ = static_cast<uint32_t>(p_.rows.rows) >> 31;
 };
+
+/// Open sums that TilesShared has room for, with those in registers.
+template <int kGroups>
+constexpr int kMostOpen = kMostLevels + held_levels(kGroups);
+static_assert(sizeof(TilesShared<kTilesGroups>) == product_tiles_bytes(kTilesGroups, kMostOpen<kTilesGroups>));
+static_assert(sizeof(TilesShared<kWideGroups>) == product_tiles_bytes(kWideGroups, kMostOpen<kWideGroups>));
 
 template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void product_tiles(const ProductParameters& p) {
   using Shared = TilesShared<kGroups>;
   follow_previous();
   constexpr int kLevel = sizeof(Shared::open[0]);
-  constexpr int kMost = kGroups == kWideGroups ? kMostLevels : kMostLevels + 1;
-  Shared& shared = shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMost - p.levels) * kLevel);
+  Shared& shared =
+      shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMostOpen<kGroups> - p.levels) * kLevel);
   Tiles<Rows, kGroups>(p, shared).run();
 }
-
-static_assert(sizeof(TilesShared<kTilesGroups>) == product_tiles_bytes(kTilesGroups, kMostLevels + 1));
-static_assert(sizeof(TilesShared<kWideGroups>) == product_tiles_bytes(kWideGroups, kMostLevels));
 
 }  // namespace
 

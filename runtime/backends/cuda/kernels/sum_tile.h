@@ -23,6 +23,13 @@ struct TileSums {
   float stack[kMostLevels][kGroups][kTileElements];
 };
 
+/// Writes the lane's sums of a group, as mma_16x8x16 has them, to [kTileElements].
+LOCKSTEP_DEVICE void store_sums(float* to, const float (&sums)[4]) {
+  const int lane = thread_index() % 32;
+  LOCKSTEP_UNROLL
+  for (int i = 0; i < 4; ++i) to[(lane / 4 + i / 2 * 8) * kTileRows + lane % 4 * 2 + i % 2] = sums[i];
+}
+
 /// Sums `steps` steps from `weights` on, of which 16-bit elements lie as fragments, into `to`. `pair(group, row,
 /// column)` gives the elements of x at `column`, counted from the first step, and the one after it.
 template <typename Rows, int kGroups, typename Pair>
@@ -49,12 +56,7 @@ LOCKSTEP_DEVICE void sum_part(const uint16_t* weights, int steps, Pair pair, flo
     }
   }
   LOCKSTEP_UNROLL
-  for (int group = 0; group < kGroups; ++group) {
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      to[group][(lane / 4 + i / 2 * 8) * kTileRows + lane % 4 * 2 + i % 2] = sums[group][i];
-    }
-  }
+  for (int group = 0; group < kGroups; ++group) store_sums(to[group], sums[group]);
 }
 
 /// The same of f32: a lane has one output and four rows of each group. `value(group, row, column)` gives an element of

@@ -7,6 +7,8 @@ namespace lockstep::cuda {
 
 constexpr int kWarpLanes = 32;
 
+LOCKSTEP_DEVICE int warp_count() { return thread_count() / kWarpLanes; }
+
 /// The sum over the lanes of a warp, on every lane: a butterfly, so all lanes have the same bits.
 LOCKSTEP_DEVICE float warp_sum(float value) {
   for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) value = plus(value, shuffle_xor(value, mask));

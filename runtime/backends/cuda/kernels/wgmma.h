@@ -27,8 +27,9 @@ struct alignas(128) SharedRows {
 };
 
 constexpr int kGroupRows = 64, kGroupColumns = 128;  // of a product
-constexpr int kGroupSums = kGroupRows * kGroupColumns / 128;
+constexpr int kColumnGroups = kGroupColumns / 8;     // a thread has four sums of each
 
+/// Aligned as the swizzle needs it.
 template <int kRows>
 struct alignas(1024) TokenRows {
   Words chunk[kRows][8];
@@ -54,66 +55,51 @@ LOCKSTEP_DEVICE void end_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-#define LOCKSTEP_SUMS_OF_8(i)                                                                                 \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-      "+f"(d[i + 7])
-#define LOCKSTEP_WGMMA(types)                                                                                      \
-  asm volatile(                                                                                                    \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                   \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." types                                                         \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "     \
-      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "  \
-      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-      "%64, %65, p, 1, 1, 0, 0;\n}"                                                                                \
-      : LOCKSTEP_SUMS_OF_8(0), LOCKSTEP_SUMS_OF_8(8), LOCKSTEP_SUMS_OF_8(16), LOCKSTEP_SUMS_OF_8(24),              \
-        LOCKSTEP_SUMS_OF_8(32), LOCKSTEP_SUMS_OF_8(40), LOCKSTEP_SUMS_OF_8(48), LOCKSTEP_SUMS_OF_8(56)             \
-      : "l"(matrix_descriptor(a.element)), "l"(matrix_descriptor(b.element)))
-
-/// d += a · bᵀ, in f32. Thread 32·w + 4·g + t of the warpgroup holds rows 16w + g and 16w + g + 8, columns 8j + 2t and
-/// 8j + 2t + 1 of each j, in d[4j], d[4j + 1] (the first row), d[4j + 2] and d[4j + 3].
-template <bool kIsHalf>
-LOCKSTEP_DEVICE void multiply_shared(float (&d)[kGroupSums], const SharedRows<kGroupRows>& a,
-                                     const SharedRows<kGroupColumns>& b) {
-  if constexpr (kIsHalf) {
-    LOCKSTEP_WGMMA("f16.f16");
-  } else {
-    LOCKSTEP_WGMMA("bf16.bf16");
-  }
-}
-
-#undef LOCKSTEP_WGMMA
-#undef LOCKSTEP_SUMS_OF_8
-
-/// Eight rows after another, 1024 bytes; bit 62: the swizzle.
+/// Eight rows after another, 1024 bytes; bit 62: the swizzle. `step`: of 16 columns.
 LOCKSTEP_DEVICE uint64_t token_descriptor(const void* rows, int step) {
   constexpr uint64_t kNextRows = 1024 / 16;
   const auto address = static_cast<uint64_t>(__cvta_generic_to_shared(rows)) + 32 * static_cast<uint64_t>(step);
   return (address & 0x3ffff) >> 4 | uint64_t{1} << 16 | kNextRows << 32 | uint64_t{1} << 62;
 }
 
-#define LOCKSTEP_SUMS_OF_GROUPS(g)                                                                                     \
-  "+f"(d[g][0]), "+f"(d[g][1]), "+f"(d[g][2]), "+f"(d[g][3]), "+f"(d[g + 1][0]), "+f"(d[g + 1][1]), "+f"(d[g + 1][2]), \
-      "+f"(d[g + 1][3])
-#define LOCKSTEP_WGMMA_128(types)                                                                                  \
-  asm volatile(                                                                                                    \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                   \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32." types                                                         \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "     \
-      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "  \
-      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}"                                                                  \
-      : LOCKSTEP_SUMS_OF_GROUPS(0), LOCKSTEP_SUMS_OF_GROUPS(2), LOCKSTEP_SUMS_OF_GROUPS(4),                        \
-        LOCKSTEP_SUMS_OF_GROUPS(6), LOCKSTEP_SUMS_OF_GROUPS(8), LOCKSTEP_SUMS_OF_GROUPS(10),                       \
-        LOCKSTEP_SUMS_OF_GROUPS(12), LOCKSTEP_SUMS_OF_GROUPS(14)                                                   \
-      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(token_descriptor(&rows, step)))
-#define LOCKSTEP_WGMMA_64(types)                                                                                       \
-  asm volatile(                                                                                                        \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                       \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." types                                                              \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "         \
-      "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}"                   \
-      : LOCKSTEP_SUMS_OF_GROUPS(0), LOCKSTEP_SUMS_OF_GROUPS(2), LOCKSTEP_SUMS_OF_GROUPS(4), LOCKSTEP_SUMS_OF_GROUPS(6) \
-      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(token_descriptor(&rows, step)))
+// Names and operands of the sums d[group][4], of 8 and of 16 groups.
+#define LOCKSTEP_NAMES_OF_8                                                                                   \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
+  "%23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define LOCKSTEP_NAMES_OF_16                                                                                    \
+  LOCKSTEP_NAMES_OF_8                                                                                           \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, " \
+  "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LOCKSTEP_SUMS_OF_1(g) "+f"(d[g][0]), "+f"(d[g][1]), "+f"(d[g][2]), "+f"(d[g][3])
+#define LOCKSTEP_SUMS_OF_4(g) \
+  LOCKSTEP_SUMS_OF_1(g), LOCKSTEP_SUMS_OF_1(g + 1), LOCKSTEP_SUMS_OF_1(g + 2), LOCKSTEP_SUMS_OF_1(g + 3)
+#define LOCKSTEP_SUMS_OF_8 LOCKSTEP_SUMS_OF_4(0), LOCKSTEP_SUMS_OF_4(4)
+#define LOCKSTEP_SUMS_OF_16 LOCKSTEP_SUMS_OF_8, LOCKSTEP_SUMS_OF_4(8), LOCKSTEP_SUMS_OF_4(12)
+// d += a · b. `operands` names what follows: the operands that are no sums.
+#define LOCKSTEP_WGMMA_OF(types, shape, groups, operands, ...)                                                  \
+  asm volatile(                                                                                                 \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                                \
+      "wgmma.mma_async.sync.aligned." shape ".f32." types " {" LOCKSTEP_NAMES_OF_##groups "}, " operands ";\n}" \
+      : LOCKSTEP_SUMS_OF_##groups                                                                               \
+      : __VA_ARGS__)
+#define LOCKSTEP_WGMMA(shape, groups, operands, ...)                        \
+  do {                                                                      \
+    if constexpr (kIsHalf) {                                                \
+      LOCKSTEP_WGMMA_OF("f16.f16", shape, groups, operands, __VA_ARGS__);   \
+    } else {                                                                \
+      LOCKSTEP_WGMMA_OF("bf16.bf16", shape, groups, operands, __VA_ARGS__); \
+    }                                                                       \
+  } while (false)
+
+/// d += a · bᵀ, in f32. Thread 32·w + 4·g + t of the warpgroup holds rows 16w + g and 16w + g + 8, columns 8j + 2t and
+/// 8j + 2t + 1 of each j, in d[j][0], d[j][1] (the first row), d[j][2] and d[j][3].
+template <bool kIsHalf>
+LOCKSTEP_DEVICE void multiply_shared(float (&d)[kColumnGroups][4], const SharedRows<kGroupRows>& a,
+                                     const SharedRows<kGroupColumns>& b) {
+  static_assert(kColumnGroups == 16);
+  LOCKSTEP_WGMMA("m64n128k16", 16, "%64, %65, p, 1, 1, 0, 0", "l"(matrix_descriptor(a.element)),
+                 "l"(matrix_descriptor(b.element)));
+}
 
 /// d += w · tᵀ for a step of 16 columns: `a` are the lane's fragments of its warp's 16 outputs (as mma_16x8x16's a),
 /// columns 16·step … of `rows` the tokens; d[g] has group g of 8 tokens, as mma_16x8x16's d. All four warps take part.
@@ -121,19 +107,14 @@ template <typename Rows, int kGroups>
 LOCKSTEP_DEVICE void multiply_tokens(float (&d)[kGroups][4], const Words& a, const TokenRows<kGroups * 8>& rows,
                                      int step) {
   constexpr bool kIsHalf = Rows::kIsHalf;
+  const uint64_t tokens = token_descriptor(&rows, step);
   if constexpr (kGroups == 16) {
-    if constexpr (kIsHalf) {
-      LOCKSTEP_WGMMA_128("f16.f16");
-    } else {
-      LOCKSTEP_WGMMA_128("bf16.bf16");
-    }
+    LOCKSTEP_WGMMA("m64n128k16", 16, "{%64, %65, %66, %67}, %68, p, 1, 1, 0", "r"(a.word[0]), "r"(a.word[1]),
+                   "r"(a.word[2]), "r"(a.word[3]), "l"(tokens));
   } else {
     static_assert(kGroups == 8);
-    if constexpr (kIsHalf) {
-      LOCKSTEP_WGMMA_64("f16.f16");
-    } else {
-      LOCKSTEP_WGMMA_64("bf16.bf16");
-    }
+    LOCKSTEP_WGMMA("m64n64k16", 8, "{%32, %33, %34, %35}, %36, p, 1, 1, 0", "r"(a.word[0]), "r"(a.word[1]),
+                   "r"(a.word[2]), "r"(a.word[3]), "l"(tokens));
   }
 }
 
@@ -141,14 +122,17 @@ LOCKSTEP_DEVICE void multiply_tokens(float (&d)[kGroups][4], const Words& a, con
 template <int kGroups>
 LOCKSTEP_DEVICE void hold_sums(float (&d)[kGroups][4]) {
   LOCKSTEP_UNROLL
-  for (int group = 0; group < kGroups; ++group) {
-    asm volatile("" : "+f"(d[group][0]), "+f"(d[group][1]), "+f"(d[group][2]), "+f"(d[group][3])::"memory");
-  }
+  for (int group = 0; group < kGroups; ++group) asm volatile("" : LOCKSTEP_SUMS_OF_1(group)::"memory");
 }
 
-#undef LOCKSTEP_WGMMA_64
-#undef LOCKSTEP_WGMMA_128
-#undef LOCKSTEP_SUMS_OF_GROUPS
+#undef LOCKSTEP_WGMMA
+#undef LOCKSTEP_WGMMA_OF
+#undef LOCKSTEP_SUMS_OF_16
+#undef LOCKSTEP_SUMS_OF_8
+#undef LOCKSTEP_SUMS_OF_4
+#undef LOCKSTEP_SUMS_OF_1
+#undef LOCKSTEP_NAMES_OF_16
+#undef LOCKSTEP_NAMES_OF_8
 
 #else
 
@@ -160,16 +144,18 @@ void end_products() {
 }
 
 template <bool kIsHalf>
-void multiply_shared(float (&d)[kGroupSums], const SharedRows<kGroupRows>& a, const SharedRows<kGroupColumns>& b) {
+void multiply_shared(float (&d)[kColumnGroups][4], const SharedRows<kGroupRows>& a,
+                     const SharedRows<kGroupColumns>& b) {
   const auto value = [](uint16_t bits) { return kIsHalf ? float_of_half(bits) : float_of(bits); };
   const int lane = thread_index() % 32, first_row = thread_index() % 128 / 32 * 16 + lane / 4;
   float rows[2][16];
   for (int k = 0; k < 16; ++k) {
     for (int i = 0; i < 2; ++i) rows[i][k] = value(a.element[a.index(first_row + 8 * i, k)]);
   }
-  for (int i = 0; i < kGroupSums; ++i) {
+  for (int i = 0; i < 4 * kColumnGroups; ++i) {
     const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    for (int k = 0; k < 16; ++k) d[i] = madd(rows[i % 4 / 2][k], value(b.element[b.index(column, k)]), d[i]);
+    float& sum = d[i / 4][i % 4];
+    for (int k = 0; k < 16; ++k) sum = madd(rows[i % 4 / 2][k], value(b.element[b.index(column, k)]), sum);
   }
 }
 

@@ -257,7 +257,7 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
   }
 }
 
-/// Bytes that a value of T consists of, padding aside: 0xff, but for what `clear_padding` may take.
+/// A T whose bytes were all 0xff before `clear_padding`.
 template <typename T>
 T filled() {
   T value;
