@@ -42,8 +42,15 @@ def variables_of(pid):
 
 def ranks_below(pid):
     """{rank: pid} of the processes named lockstep below `pid`."""
-    return {int(variables_of(child)["LOCKSTEP_RANK"]): child
-            for child, name in processes_below(pid).items() if name == "lockstep"}
+    ranks = {}
+    for child, name in processes_below(pid).items():
+        if name != "lockstep":
+            continue
+        try:
+            ranks[int(variables_of(child)["LOCKSTEP_RANK"])] = child
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended meanwhile
+    return ranks
 
 
 def is_alive(pid):
