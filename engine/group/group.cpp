@@ -64,6 +64,9 @@ std::string Group::name() const { return state_->name(); }
 
 std::optional<Error> Group::failure() const { return state_->failure(); }
 
+std::vector<RankPresence> Group::presence() const { return state_->presence(); }
+void Group::announce_leave() { state_->announce_leave(); }
+
 void Group::fail(const Error& error) { state_->fail(state_->first_rank(), error); }
 
 Result<void> Group::all_succeeded(const Result<void>& mine) {

@@ -12,6 +12,7 @@
 #include "runtime/device/rank_place.h"
 #include "transport/bootstrap.h"
 #include "transport/parts.h"
+#include "transport/watch/watch.h"
 
 namespace lockstep::group {
 
@@ -39,6 +40,10 @@ class ProcessMeeting {
 
   /// `error`, or the end of the group that caused it, if that is known. @blocking
   virtual Error cause_of(const Error& error) = 0;
+  /// What rank 0 knows of the ranks; empty without a watch, and on other ranks.
+  virtual std::vector<transport::watch::Presence> presence() = 0;
+  /// Tells rank 0 that this rank will have to end before long.
+  virtual void announce_leave() = 0;
   /// Sends the failure to the other processes. @blocking
   virtual void tell(const Error& error) = 0;
 

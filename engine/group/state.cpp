@@ -7,6 +7,7 @@
 
 #include "engine/group/agreement.h"
 #include "engine/group/environment.h"
+#include "engine/group/host.h"
 #include "engine/group/mpi_meeting.h"
 #include "runtime/core/guard.h"
 #include "runtime/core/machine_memory.h"
@@ -198,6 +199,18 @@ Error State::fail(int rank, const Error& error) {
   if (meeting_ != nullptr) meeting_->tell(cause);
   if (is_first && options_.on_failure) options_.on_failure(cause);
   return cause;
+}
+
+std::vector<RankPresence> State::presence() const {
+  std::vector<RankPresence> ranks(static_cast<size_t>(size_));
+  for (int i = 0; i < local_ranks_; ++i) ranks[static_cast<size_t>(first_rank_ + i)].host = host_name();
+  const auto watched = meeting_ == nullptr ? std::vector<transport::watch::Presence>() : meeting_->presence();
+  for (size_t i = 0; i < watched.size(); ++i) ranks[i] = {watched[i].host, watched[i].silence, watched[i].is_leaving};
+  return ranks;
+}
+
+void State::announce_leave() {
+  if (meeting_ != nullptr) meeting_->announce_leave();
 }
 
 void State::tell(const Error& error) {

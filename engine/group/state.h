@@ -96,6 +96,8 @@ class State {
   Error fail(int rank, const Error& error);
   /// Ends the group because another process has failed or is lost.
   void end_by_peer(const Error& error);
+  std::vector<RankPresence> presence() const;
+  void announce_leave();
   /// Sends an end that is already recorded to the other processes. @blocking
   void tell(const Error& error);
   std::optional<Error> failure() const;

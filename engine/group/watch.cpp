@@ -119,6 +119,16 @@ std::string GroupWatch::missing() {
   return ranks.empty() ? "" : fmt::format("; found no word from {}", device::rank_list(ranks));
 }
 
+std::vector<transport::watch::Presence> GroupWatch::presence() {
+  std::lock_guard lock(mutex_);
+  return watch_ == nullptr || group_.first_rank() != 0 ? std::vector<transport::watch::Presence>() : watch_->presence();
+}
+
+void GroupWatch::announce_leave() {
+  std::lock_guard lock(mutex_);
+  if (watch_ != nullptr) watch_->announce_leave();
+}
+
 void GroupWatch::tell(const Error& error) {
   std::lock_guard lock(mutex_);
   if (watch_ != nullptr) watch_->tell(error);

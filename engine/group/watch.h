@@ -19,7 +19,8 @@ class State;
 /// The secret of a watch's endpoint.
 uint64_t random_token();
 
-/// Used by one thread, except `tell`, `missing` and `cause_of`. Ends the group when it detects another rank's end.
+/// Used by one thread, except `presence`, `announce_leave`, `tell`, `missing` and `cause_of`. Ends the group when it
+/// detects another rank's end.
 class GroupWatch {
  public:
   /// Borrowed.
@@ -33,6 +34,10 @@ class GroupWatch {
 
   /// "; found no word from ranks 1, 3": the ranks that have not met the others; empty when nothing is known.
   std::string missing();
+  /// What rank 0 knows of the ranks; empty without a watch, and on other ranks.
+  std::vector<transport::watch::Presence> presence();
+  /// Tells rank 0 that this rank will have to end before long.
+  void announce_leave();
   /// Sends the failure to the other ranks. @blocking
   void tell(const Error& error);
   /// `error`, or the watch's own finding if `error` may be the effect of another rank's end: a loss, or a peer that

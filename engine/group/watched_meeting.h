@@ -14,6 +14,8 @@ class WatchedMeeting : public ProcessMeeting {
 
   const ControlPlane& control_plane() const final { return plane_; }
   Error cause_of(const Error& error) final { return watch_.cause_of(error); }
+  std::vector<transport::watch::Presence> presence() final { return watch_.presence(); }
+  void announce_leave() final { watch_.announce_leave(); }
   void tell(const Error& error) final { watch_.tell(error); }
 
  protected:

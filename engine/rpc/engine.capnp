@@ -4,13 +4,13 @@
 #   client ──► Entrance.enter(secret) ──► Engine ──generate(request, sink)──► Call
 #                                                       tokens, … , done | failed ──► Sink of the client
 #
-# Version 4. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
+# Version 5. New versions only add fields and methods; a field that a client does not set has the meaning of its default.
 @0xc69dc0b31c1ae9a7;
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("lockstep::rpc::wire");
 
-const version :UInt32 = 4;
+const version :UInt32 = 5;
 
 # What a connection gives.
 interface Entrance {
@@ -96,6 +96,14 @@ struct Status {
   steps @7 :UInt64;           # number of the last step
   stepAgeS @8 :Float64 = nan;    # seconds since it ended; NaN: there was none
   ranks @9 :List(Text);       # the state of each: "starting", "ready", "lost", "ended"
+  presence @10 :List(Presence);    # of each rank
+}
+
+# What rank 0 knows of a rank beside its work.
+struct Presence {
+  host @0 :Text;              # empty: not known
+  silentS @1 :Float64;        # seconds since its last sign of life
+  leaving @2 :Bool;           # it will have to end before long: its host is to be taken away
 }
 
 struct Activity {
@@ -122,6 +130,7 @@ struct Activity {
   struct Rank {
     state @0 :Text;           # as in Status
     residentBytes @1 :UInt64; # memory of its process; 0 before its first schedule
+    presence @2 :Presence;
   }
 }
 

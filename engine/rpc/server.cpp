@@ -22,6 +22,7 @@ namespace {
 
 /// The state that the server's objects share.
 struct Service {
+  const Group& group;
   Engine& engine;
   const Model& model;
   const std::string secret;
@@ -146,12 +147,13 @@ class EngineServer final : public wire::Engine::Server {
   }
 
   kj::Promise<void> status(StatusContext context) override {
-    write_status(service_.engine.counters(), service_.engine.activity(), context.getResults().initStatus());
+    write_status(service_.engine.counters(), service_.engine.activity(), service_.group.presence(),
+                 context.getResults().initStatus());
     return kj::READY_NOW;
   }
 
   kj::Promise<void> activity(ActivityContext context) override {
-    write_activity(service_.engine.activity(), context.getResults().initActivity());
+    write_activity(service_.engine.activity(), service_.group.presence(), context.getResults().initActivity());
     return kj::READY_NOW;
   }
 
@@ -265,9 +267,9 @@ class EntranceServer final : public wire::Entrance::Server {
 
 class Running final : public RpcServer {
  public:
-  Running(Engine& engine, const Model& model, RpcAddress address, const std::filesystem::path& constraint_program,
-          std::vector<RpcAddress> replicas)
-      : service_{engine, model, address.secret, std::move(replicas), {model, constraint_program}},
+  Running(const Group& group, Engine& engine, const Model& model, RpcAddress address,
+          const std::filesystem::path& constraint_program, std::vector<RpcAddress> replicas)
+      : service_{group, engine, model, address.secret, std::move(replicas), {model, constraint_program}},
         wanted_(std::move(address)) {}
 
   ~Running() noexcept override {
@@ -340,7 +342,8 @@ class Running final : public RpcServer {
 
 }  // namespace
 
-Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& model, const RpcAddress& address,
+Result<std::unique_ptr<RpcServer>> RpcServer::open(const Group& group, Engine& engine, const Model& model,
+                                                   const RpcAddress& address,
                                                    const std::filesystem::path& constraint_program,
                                                    std::vector<RpcAddress> replicas) {
   if (address.socket.empty() && address.secret.empty()) {
@@ -348,7 +351,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::open(Engine& engine, const Model& 
                  "[engine/rpc] cannot listen on TCP: found no secret, expected one, since every user of the network "
                  "could connect; name a secret file, or use a Unix socket"};
   }
-  auto server = std::make_unique<Running>(engine, model, address, constraint_program, std::move(replicas));
+  auto server = std::make_unique<Running>(group, engine, model, address, constraint_program, std::move(replicas));
   LOCKSTEP_TRY_VOID(server->start());
   return std::unique_ptr<RpcServer>(std::move(server));
 }

@@ -21,13 +21,15 @@ struct RpcAddress {
   int listening = -1;  // a descriptor that listens there already (listening.h), which the server takes over; -1: none
 };
 
-/// Neither copied nor moved. Borrows the engine and the model, which it must not outlive.
+/// Neither copied nor moved. Borrows group, engine and model, which it must not outlive.
 class RpcServer {
  public:
-  /// On rank 0. Fails with `kUnavailable` when it cannot listen there, and with `kInvalidArgument` for TCP without a
-  /// secret. A socket that an ended process has left is replaced. `constraint_program` is lockstep-constraint; without
-  /// it this process compiles constraints itself, without limits of time and memory. Clients are told of `replicas`.
-  static Result<std::unique_ptr<RpcServer>> open(Engine& engine, const Model& model, const RpcAddress& address,
+  /// On rank 0, which knows of the others what `group` says. Fails with `kUnavailable` when it cannot listen there, and
+  /// with `kInvalidArgument` for TCP without a secret. A socket that an ended process has left is replaced.
+  /// `constraint_program` is lockstep-constraint; without it this process compiles constraints itself, without limits
+  /// of time and memory. Clients are told of `replicas`.
+  static Result<std::unique_ptr<RpcServer>> open(const Group& group, Engine& engine, const Model& model,
+                                                 const RpcAddress& address,
                                                  const std::filesystem::path& constraint_program = {},
                                                  std::vector<RpcAddress> replicas = {});
   /// Ends all connections, which cancels their requests, and removes the socket.

@@ -37,6 +37,12 @@ Result<std::optional<Duration>> deadline_of(double seconds) {
                fmt::format("[engine/rpc] deadlineS: found {}, expected 0 or more seconds; correct it", seconds)};
 }
 
+void write_presence(const RankPresence& presence, wire::Presence::Builder to) {
+  to.setHost(presence.host.c_str());
+  to.setSilentS(to_seconds(presence.silence));
+  to.setLeaving(presence.is_leaving);
+}
+
 }  // namespace
 
 std::vector<int32_t> read_ids(capnp::List<int32_t>::Reader from) {
@@ -111,7 +117,8 @@ void write_scores(std::span<const TokenScore> scores, capnp::List<wire::Score>::
   }
 }
 
-void write_status(const EngineCounters& counters, const trace::Activity& activity, wire::Status::Builder to) {
+void write_status(const EngineCounters& counters, const trace::Activity& activity,
+                  const std::vector<RankPresence>& presence, wire::Status::Builder to) {
   to.setRunning(static_cast<uint32_t>(counters.running));
   to.setQueued(static_cast<uint32_t>(counters.queued));
   to.setSubmitted(static_cast<uint64_t>(counters.submitted));
@@ -125,9 +132,12 @@ void write_status(const EngineCounters& counters, const trace::Activity& activit
   }
   auto ranks = to.initRanks(index(activity.ranks.size()));
   for (size_t i = 0; i < activity.ranks.size(); ++i) ranks.set(index(i), text_of(activity.ranks[i].state));
+  auto present = to.initPresence(index(presence.size()));
+  for (size_t i = 0; i < presence.size(); ++i) write_presence(presence[i], present[index(i)]);
 }
 
-void write_activity(const trace::Activity& activity, wire::Activity::Builder to) {
+void write_activity(const trace::Activity& activity, const std::vector<RankPresence>& presence,
+                    wire::Activity::Builder to) {
   auto slots = to.initSlots(index(activity.slots.size()));
   for (size_t i = 0; i < activity.slots.size(); ++i) {
     const trace::SlotActivity& slot = activity.slots[i];
@@ -150,6 +160,7 @@ void write_activity(const trace::Activity& activity, wire::Activity::Builder to)
   for (size_t i = 0; i < activity.ranks.size(); ++i) {
     ranks[index(i)].setState(text_of(activity.ranks[i].state));
     ranks[index(i)].setResidentBytes(static_cast<uint64_t>(activity.ranks[i].resident.value));
+    if (i < presence.size()) write_presence(presence[i], ranks[index(i)].initPresence());
   }
 }
 

@@ -18,8 +18,11 @@ void write_answers(std::span<const Answer> answers, capnp::List<wire::Answer>::B
 /// `abandoned`: the engine has ended, not the request alone.
 void write_failure(const Error& error, wire::Failure::Builder to, bool abandoned = false);
 void write_scores(std::span<const TokenScore> scores, capnp::List<wire::Score>::Builder to);
-void write_status(const EngineCounters& counters, const trace::Activity& activity, wire::Status::Builder to);
-void write_activity(const trace::Activity& activity, wire::Activity::Builder to);
+/// `presence`: of each rank.
+void write_status(const EngineCounters& counters, const trace::Activity& activity,
+                  const std::vector<RankPresence>& presence, wire::Status::Builder to);
+void write_activity(const trace::Activity& activity, const std::vector<RankPresence>& presence,
+                    wire::Activity::Builder to);
 
 std::vector<int32_t> read_ids(capnp::List<int32_t>::Reader from);
 

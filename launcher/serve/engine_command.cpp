@@ -40,7 +40,7 @@ Result<std::string> statement_of_launch(const EngineCommand& command, const Grou
 
 /// Rank 0: serves requests until a client ends the engine, or the group fails.
 Result<void> serve(Group& group, const Model& model, Engine& engine, const ReplicaAddresses& addresses) {
-  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(engine, model, addresses.own,
+  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(group, engine, model, addresses.own,
                                                        sibling_program("lockstep-constraint"), addresses.others));
   if (group.replica() == 0) fmt::print("{}\n", server->address());
   std::fflush(stdout);

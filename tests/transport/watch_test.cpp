@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "transport/watch/wire.h"
 
@@ -93,6 +94,21 @@ TEST_P(PeerWatchBy, TellsEveryRankWhoWasLost) {
     EXPECT_EQ(error.origin_rank, 1);
     EXPECT_THAT(error.message, HasSubstr("rank 1 on host host1 was lost"));
   }
+}
+
+TEST_P(PeerWatchBy, RankZeroKnowsWhereTheRanksAreAndWhichOnesAreToLeave) {
+  Group group(3, GetParam(), seconds(5));
+  group.watch(2).announce_leave();
+  const auto deadline = SteadyClock().now() + kSoon;
+  while (!group.watch(0).presence()[2].is_leaving && SteadyClock().now() < deadline) std::this_thread::yield();
+  const std::vector<Presence> ranks = group.watch(0).presence();
+  ASSERT_EQ(ranks.size(), 3U);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(ranks[rank].host, "host" + std::to_string(rank));
+    EXPECT_EQ(ranks[rank].is_leaving, rank == 2);
+    EXPECT_LT(ranks[rank].silence, seconds(5));
+  }
+  EXPECT_EQ(group.ears(0).count(), 0U);  // the job goes on
 }
 
 TEST_P(PeerWatchBy, TellsEveryRankThatRankZeroWasLost) {

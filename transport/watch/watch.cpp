@@ -33,6 +33,7 @@ struct Peer {
   std::string activity;  // as last reported
   std::string inbox;
   TimePoint last_sign{};
+  bool is_leaving = false;
   bool said_bye = false;
   bool has_heard = false;  // the peer knows this rank's end
   bool is_closed = false;
@@ -90,6 +91,25 @@ class PeerWatch::Impl {
       if (rank != options_.rank && std::ranges::find(met_, rank) == met_.end()) ranks.push_back(rank);
     }
     return ranks;
+  }
+
+  std::vector<Presence> presence() const {
+    const TimePoint at = now();
+    std::lock_guard lock(mutex_);
+    std::vector<Presence> all(static_cast<size_t>(options_.size));
+    all[static_cast<size_t>(options_.rank)] = {.host = options_.host, .silence = {}, .is_leaving = is_leaving_};
+    for (const auto& peer : peers_) {
+      if (peer->rank < 0 || peer->is_closed) continue;
+      all[static_cast<size_t>(peer->rank)] = {
+          .host = peer->host, .silence = at - peer->last_sign, .is_leaving = peer->is_leaving};
+    }
+    return all;
+  }
+
+  void announce_leave() {
+    std::lock_guard lock(mutex_);
+    is_leaving_ = true;
+    for (const auto& peer : peers_) send(*peer, FrameKind::kLeaving, "");
   }
 
   void tell(Error error) {
@@ -181,6 +201,7 @@ class PeerWatch::Impl {
     peer->last_sign = now();
     peers_.push_back(std::move(peer));
     send(*peers_.back(), FrameKind::kHello, own_hello());
+    if (is_leaving_) send(*peers_.back(), FrameKind::kLeaving, "");
     if (end_) send(*peers_.back(), FrameKind::kFailed, to_text(*end_));
     if (left_) send(*peers_.back(), FrameKind::kBye, "");
   }
@@ -216,6 +237,7 @@ class PeerWatch::Impl {
     if (frame.kind == FrameKind::kHello) return welcome(peer, frame.text);
     if (peer.rank < 0) return;  // not a rank
     if (frame.kind == FrameKind::kAlive) peer.activity = frame.text;
+    if (frame.kind == FrameKind::kLeaving) peer.is_leaving = true;
     if (frame.kind == FrameKind::kBye) peer.said_bye = true;
     if (frame.kind == FrameKind::kHeard) peer.has_heard = true;
     if (frame.kind != FrameKind::kFailed) return;
@@ -287,6 +309,7 @@ class PeerWatch::Impl {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<int> met_;  // ranks that said hello
   bool has_connected_ = false;
+  bool is_leaving_ = false;
   bool left_ = false;
   bool stopping_ = false;
   TimePoint next_beat_{};
@@ -312,6 +335,8 @@ std::unique_ptr<PeerWatch> PeerWatch::join(WatchOptions options, Endpoint endpoi
 const Endpoint& PeerWatch::endpoint() const { return impl_->endpoint(); }
 std::vector<int> PeerWatch::missing() const { return impl_->missing(); }
 bool PeerWatch::wait_joined(Duration patience) { return impl_->wait_joined(patience); }
+std::vector<Presence> PeerWatch::presence() const { return impl_->presence(); }
+void PeerWatch::announce_leave() { impl_->announce_leave(); }
 void PeerWatch::tell(const Error& error) { impl_->tell(error); }
 std::optional<Error> PeerWatch::end(Duration patience) { return impl_->end(patience); }
 void PeerWatch::leave(Duration patience) { impl_->leave(patience); }

@@ -4,6 +4,7 @@
 //   rank 0            PeerWatch::host(options, endpoint)      listens; relays the first end to all
 //   every other       PeerWatch::join(options, endpoint)      connects in the background
 //   a failing rank    watch->tell(error)                      before it leaves
+//   a leaving rank    watch->announce_leave()                 its host is to be taken away: rank 0 may make plans
 //   a finished rank   watch->leave(patience)                  afterwards its closed connection is not a loss
 #pragma once
 
@@ -33,6 +34,15 @@ struct Endpoint {
 std::string to_text(const Endpoint& endpoint);
 /// Fails with `kFailedPrecondition` on a text that `to_text` did not make.
 Result<Endpoint> parse_endpoint(const std::string& text);
+
+/// What rank 0 knows of a rank.
+struct Presence {
+  std::string host;         // empty before it has joined
+  Duration silence{};       // since its last sign of life
+  bool is_leaving = false;  // it has announced its leave
+
+  friend bool operator==(const Presence&, const Presence&) = default;
+};
 
 struct WatchOptions {
   int rank = 0;
@@ -66,6 +76,12 @@ class PeerWatch {
 
   /// The ranks without any message so far, on rank 0 (on others: rank 0 or none).
   std::vector<int> missing() const;
+
+  /// Of all ranks, by rank; on rank 0. A rank whose connection has closed has no host.
+  std::vector<Presence> presence() const;
+
+  /// Tells rank 0 that this rank will have to end before long. The job goes on.
+  void announce_leave();
 
   /// Reports this rank's failure to every rank, unless the job has already ended. Waits at most a quarter of a second
   /// for their acknowledgement.

@@ -17,7 +17,7 @@
 
 namespace lockstep::transport::watch {
 
-enum class FrameKind : char { kHello = 'h', kAlive = 'a', kFailed = 'f', kHeard = 'k', kBye = 'b' };
+enum class FrameKind : char { kHello = 'h', kAlive = 'a', kFailed = 'f', kHeard = 'k', kLeaving = 'l', kBye = 'b' };
 
 struct Frame {
   FrameKind kind = FrameKind::kAlive;

@@ -51,6 +51,13 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
+/// What rank 0 knows of a rank beside its work.
+struct RankPresence {
+  std::string host;         // empty: not known
+  Duration silence{};       // since its last sign of life; there is one every GroupOptions::silence / 16
+  bool is_leaving = false;  // Group::announce_leave
+};
+
 /// Settings of a group. Functions may be empty.
 struct GroupOptions {
   Duration start_deadline = std::chrono::seconds(30);  // until all ranks have met
@@ -125,6 +132,13 @@ class Group {
 
   /// Why the group has failed; empty while it works. Engines of a failed group serve no requests.
   std::optional<Error> failure() const;
+
+  /// Of all ranks, by rank; on rank 0. Any thread.
+  std::vector<RankPresence> presence() const;
+
+  /// Tells rank 0 that this process will have to end before long, because its host is to be taken away. The group goes
+  /// on; what rank 0 does about it is the program's. Any thread.
+  void announce_leave();
 
   /// Fails the group: every wait on every rank ends with `error`.
   void fail(const Error& error);

@@ -18,6 +18,7 @@ EngineStatus combined(std::span<const EngineStatus> engines) {
     all.steps += one.steps;
     if (one.step_age_s) all.step_age_s = std::min(all.step_age_s.value_or(*one.step_age_s), *one.step_age_s);
     all.ranks.insert(all.ranks.end(), one.ranks.begin(), one.ranks.end());
+    all.presence.insert(all.presence.end(), one.presence.begin(), one.presence.end());
   }
   return all;
 }

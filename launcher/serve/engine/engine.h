@@ -98,12 +98,22 @@ class EngineCall {
   virtual void resume() = 0;
 };
 
+/// What an engine knows of a rank beside its work (engine.capnp, Presence).
+struct RankPresence {
+  std::string host = {};  // empty: not known
+  double silent_s = 0.0;  // since its last sign of life
+  bool leaves = false;    // its host is to be taken away
+
+  friend bool operator==(const RankPresence&, const RankPresence&) = default;
+};
+
 struct EngineStatus {
   int64_t running = 0, queued = 0;
   uint64_t submitted = 0, finished = 0, prompt_tokens = 0, new_tokens = 0, reused_tokens = 0;
-  uint64_t steps = 0;                     // number of the last step
-  std::optional<double> step_age_s = {};  // since the last step ended; none: no step yet
-  std::vector<std::string> ranks = {};    // "ready", "lost", …
+  uint64_t steps = 0;                       // number of the last step
+  std::optional<double> step_age_s = {};    // since the last step ended; none: no step yet
+  std::vector<std::string> ranks = {};      // "ready", "lost", …
+  std::vector<RankPresence> presence = {};  // of each
 };
 
 /// What the slots, the ranks and the last steps do (engine.capnp, Activity).
@@ -123,6 +133,7 @@ struct EngineActivity {
   struct Rank {
     std::string state;
     uint64_t resident_bytes = 0;
+    RankPresence presence = {};
     size_t replica = 0;  // that it belongs to
   };
   std::vector<Slot> slots;

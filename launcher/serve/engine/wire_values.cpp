@@ -21,6 +21,10 @@ std::vector<EngineCandidate> candidates_of(capnp::List<wire::Candidate>::Reader 
   return top;
 }
 
+RankPresence presence_of(wire::Presence::Reader from) {
+  return {.host = string_of(from.getHost()), .silent_s = from.getSilentS(), .leaves = from.getLeaving()};
+}
+
 void write_ids(const std::vector<int32_t>& ids, capnp::List<int32_t>::Builder to) {
   for (uint32_t i = 0; i < to.size(); ++i) to.set(i, ids[i]);
 }
@@ -98,6 +102,7 @@ EngineStatus status_of(wire::Status::Reader from) {
                       .steps = from.getSteps()};
   if (!std::isnan(from.getStepAgeS())) status.step_age_s = from.getStepAgeS();
   for (const auto rank : from.getRanks()) status.ranks.push_back(string_of(rank));
+  for (const auto one : from.getPresence()) status.presence.push_back(presence_of(one));
   return status;
 }
 
@@ -111,7 +116,7 @@ EngineActivity activity_of(wire::Activity::Reader from) {
         {step.getNumber(), string_of(step.getKind()), step.getRows(), step.getSeconds(), step.getAgeS()});
   }
   for (const auto rank : from.getRanks()) {
-    activity.ranks.push_back({string_of(rank.getState()), rank.getResidentBytes()});
+    activity.ranks.push_back({string_of(rank.getState()), rank.getResidentBytes(), presence_of(rank.getPresence())});
   }
   return activity;
 }
