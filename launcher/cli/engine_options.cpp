@@ -42,12 +42,15 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
          "graph; default: 20")
       ->check(CLI::Range(-1, 1000))
       ->type_name("N");
-  app.add_option("--end-signal", command.end_signal,
-                 "What ends ranks that run steps: any (SIGINT and SIGTERM; default), or interrupt (SIGINT), where a "
-                 "launcher sends SIGTERM to a server and to its ranks")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, EndSignal>{{"any", EndSignal::kAny}, {"interrupt", EndSignal::kInterrupt}})
-                      .description("{any,interrupt}"))
+  app.add_option(
+         "--end-signal", command.end_signal,
+         "What ends ranks that run steps: any (SIGINT and SIGTERM; default), interrupt (SIGINT), where a launcher "
+         "sends SIGTERM to a server and to its ranks, or leave: as any on rank 0, while SIGTERM to others says "
+         "that their host is to be taken away, which a server acts on")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, EndSignal>{{"any", EndSignal::kAny},
+                                                                           {"interrupt", EndSignal::kInterrupt},
+                                                                           {"leave", EndSignal::kLeave}})
+                      .description("{any,interrupt,leave}"))
       ->type_name("HOW");
 }
 

@@ -145,9 +145,11 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
   add_operation_options(app, command.door);
   begin_section(app, "Engine");
   auto* replicas = add_replicas(app, command.door.replicas);
-  auto* launcher = app.add_option("--launcher", command.launcher,
-                                  "The command that starts the ranks instead, such as \"srun -n {ranks}\"")
-                       ->type_name("WORDS");
+  auto* launcher =
+      app.add_option("--launcher", command.launcher,
+                     "The command that starts the ranks instead, such as \"srun -n {ranks} --exclude={lost_hosts}\"; "
+                     "a word with {lost_hosts} is left out while none is lost")
+          ->type_name("WORDS");
   auto* attached =
       app.add_option_function<std::string>(
              "--engine", [&command](const std::string& text) { set_engine_address(command.door, text); },

@@ -1,6 +1,7 @@
 #include "launcher/process/launcher_words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -8,7 +9,7 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr std::string_view kRanks = "{ranks}";
+constexpr std::string_view kRanks = "{ranks}", kLostHosts = "{lost_hosts}";
 constexpr std::string_view kBlanks = " \t\n\r";
 
 Error open_quote(std::string_view text, std::string_view option) {
@@ -38,6 +39,16 @@ std::optional<std::string> read_word(std::string_view text, size_t& at) {
   return word;
 }
 
+bool name(const std::vector<std::string>& words, std::string_view place) {
+  return std::ranges::any_of(words, [place](const std::string& word) { return word.find(place) != std::string::npos; });
+}
+
+void replace_all(std::string& word, std::string_view place, const std::string& text) {
+  for (size_t at = word.find(place); at != std::string::npos; at = word.find(place, at + text.size())) {
+    word.replace(at, place.size(), text);
+  }
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> split_words(std::string_view text, std::string_view option) {
@@ -50,16 +61,18 @@ Result<std::vector<std::string>> split_words(std::string_view text, std::string_
   return words;
 }
 
-bool name_ranks(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& word) { return word.find(kRanks) != std::string::npos; });
-}
+bool name_ranks(const std::vector<std::string>& words) { return name(words, kRanks); }
+bool name_lost_hosts(const std::vector<std::string>& words) { return name(words, kLostHosts); }
 
-std::vector<std::string> with_ranks(std::vector<std::string> words, int ranks) {
-  const std::string number = std::to_string(ranks);
+std::vector<std::string> with_ranks(std::vector<std::string> words, int ranks,
+                                    const std::set<std::string>& lost_hosts) {
+  if (lost_hosts.empty()) {
+    std::erase_if(words, [](const std::string& word) { return word.find(kLostHosts) != std::string::npos; });
+  }
+  const std::string hosts = fmt::format("{}", fmt::join(lost_hosts, ","));
   for (std::string& word : words) {
-    for (size_t at = word.find(kRanks); at != std::string::npos; at = word.find(kRanks, at)) {
-      word.replace(at, kRanks.size(), number);
-    }
+    replace_all(word, kRanks, std::to_string(ranks));
+    replace_all(word, kLostHosts, hosts);
   }
   return words;
 }

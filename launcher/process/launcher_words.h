@@ -1,6 +1,8 @@
-// The words of a command that starts ranks, such as "mpirun -n {ranks} --bind-to core". Pure.
+// The words of a command that starts ranks, such as "mpirun -n {ranks} --bind-to core" or
+// "srun -n {ranks} --exclude={lost_hosts}". Pure.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +19,12 @@ Result<std::vector<std::string>> split_words(std::string_view text, std::string_
 /// Whether one of `words` contains {ranks}.
 bool name_ranks(const std::vector<std::string>& words);
 
-/// `words` with the number in place of each {ranks}.
-std::vector<std::string> with_ranks(std::vector<std::string> words, int ranks);
+/// Whether one of `words` contains {lost_hosts}.
+bool name_lost_hosts(const std::vector<std::string>& words);
+
+/// `words` with the number in place of each {ranks}, and the hosts in place of each {lost_hosts}, with commas between
+/// them. A word with {lost_hosts} is left out while there are none.
+std::vector<std::string> with_ranks(std::vector<std::string> words, int ranks,
+                                    const std::set<std::string>& lost_hosts = {});
 
 }  // namespace lockstep::launcher

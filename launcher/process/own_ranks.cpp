@@ -118,6 +118,7 @@ class Process {
   std::function<void(const Progress&)> progress_function() const;
   group::Hooks hooks();
   std::unique_ptr<device::Communicator> watched(int rank, std::unique_ptr<device::Communicator> inner);
+  bool announce_leave();
   void take_signal(int signal);
   /// Call before the process ends without destructors.
   void close_progress() {
@@ -228,6 +229,14 @@ std::unique_ptr<device::Communicator> Process::watched(int rank, std::unique_ptr
   return std::make_unique<trace::RecordedCommunicator>(std::move(inner), own.recorder());
 }
 
+/// Whether rank 0, in another process, was told.
+bool Process::announce_leave() {
+  std::lock_guard lock(mutex_);
+  if (group_ == nullptr || rank_in_group() == 0) return false;
+  group_->announce_leave();
+  return true;
+}
+
 /// Ctrl-C and SIGTERM end the session on every rank; before there is a session they end every wait.
 void Process::take_signal(int signal) {
   if (signal == SIGUSR1) {
@@ -237,6 +246,9 @@ void Process::take_signal(int signal) {
   RankLifecycle& first = *lifecycles_.front();
   if (signal == SIGTERM && ranks_.end_signal == EndSignal::kInterrupt && first.is_running()) {
     return first.log().warning("leaves the end to the server, after SIGTERM");
+  }
+  if (signal == SIGTERM && ranks_.end_signal == EndSignal::kLeave && first.is_running() && announce_leave()) {
+    return first.log().warning("is to leave, after SIGTERM: the server goes on without its host's ranks");
   }
   close_progress();
   const Error error = first.settle(interrupted());

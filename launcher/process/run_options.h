@@ -12,9 +12,11 @@ namespace lockstep::launcher {
 enum class Launch { kMpi, kProcesses, kThreads };
 enum class Detection { kOn, kOff };
 
-/// Which signal ends a rank that runs steps: SIGINT or SIGTERM, or SIGINT alone. A launcher sends SIGTERM to all
-/// processes of a job; ranks of a server leave it to the server, which lets open requests end.
-enum class EndSignal { kAny, kInterrupt };
+/// Which signal ends a rank that runs steps:
+///   kAny        SIGINT or SIGTERM
+///   kInterrupt  SIGINT; a launcher sends SIGTERM to a server and to its ranks, which leave the end to the server
+///   kLeave      as kAny on rank 0; on others SIGTERM says that their host is to be taken away: they tell rank 0
+enum class EndSignal { kAny, kInterrupt, kLeave };
 
 /// Whether a progress line is drawn: only on a terminal, or also where a launcher forwards stderr.
 enum class ShowProgress { kOnTerminal, kAlways, kNever };

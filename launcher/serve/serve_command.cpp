@@ -101,6 +101,7 @@ Result<void> set_engine(const ServeCommand& command, bool is_rank, serve::DoorOp
   replicas.engine.insert(replicas.engine.end(), {"--launch", launch});
   if (!is_rank) {
     replicas.ranks = ranks.value_or(1);
+    replicas.engine.insert(replicas.engine.end(), {"--end-signal", "leave"});
     return share_out_cores(command, replicas);
   }
   replicas.on_lost_rank = "stop";  // only the launcher could start the other ranks again

@@ -36,5 +36,13 @@ TEST(LauncherWords, GetTheNumberOfRanksWhereverTheyNameIt) {
   EXPECT_FALSE(name_ranks(words("mpirun -n 2 {rank}")));
 }
 
+TEST(LauncherWords, NameLostHostsOnlyWhileThereAreAny) {
+  const auto srun = words("srun --exclude={lost_hosts} -n {ranks}");
+  EXPECT_THAT(with_ranks(srun, 2), ElementsAre("srun", "-n", "2"));
+  EXPECT_THAT(with_ranks(srun, 2, {"node7", "b"}), ElementsAre("srun", "--exclude=b,node7", "-n", "2"));
+  EXPECT_TRUE(name_lost_hosts(srun));
+  EXPECT_FALSE(name_lost_hosts(words("srun -n {ranks}")));
+}
+
 }  // namespace
 }  // namespace lockstep::launcher

@@ -108,8 +108,8 @@ class Stream(threading.Thread):
         return {"choices": choices, "tokens": (usage or {}).get("completion_tokens")}
 
 
-def begin_all(server):
-    return {name: Stream(server, *request) for name, request in REQUESTS.items()}
+def begin_all(server, names=tuple(REQUESTS)):
+    return {name: Stream(server, *REQUESTS[name]) for name in names}
 
 
 def transcripts(streams):
@@ -241,6 +241,42 @@ class Recovery(unittest.TestCase):
                 self.assertIn("query heads", self.changed(server, 2))
                 stream.join(served.DEADLINE)
                 self.assertEqual(stream.transcript(), expected["greedy"])
+
+    def test_other_ranks_start_after_the_end_of_those_where_memory_for_both_is_not_free(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # What the server reads as the machine's memory: less than the ranks hold.
+            meminfo = pathlib.Path(folder, "meminfo")
+            meminfo.write_text("MemTotal:       67108864 kB\nMemAvailable:      65536 kB\n")
+            before = ("unshare", "--mount", "sh", "-c", "mount --bind \"$0\" /proc/meminfo && exec \"$@\"", meminfo)
+            if subprocess.run([*before, "true"], capture_output=True, check=False).returncode != 0:
+                self.skipTest("this machine refuses mount namespaces")
+            with served.Served(PROGRAM, MODEL, "--tp", 2, "--silence-s", PATIENCE, *SIZES, before=before) as server:
+                expected = transcripts(begin_all(server))
+                for ranks in (3, 1):
+                    streams = begin_all(server)
+                    self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
+                    self.assertEqual(server.post("/admin/degree", {"tp": ranks, "wait": True})[0], 200, server.said())
+                    longest = self.expect_same(server, streams, expected, f"{ranks} ranks")
+                    print(f"{ranks} ranks after the end of the others: longest pause of a client {longest:.2f} s")
+                    self.assertIn("memory for both is not free", server.said().split("take the place of")[-1])
+                with self.subTest("ranks that cannot start"):
+                    streams = begin_all(server)
+                    code, answer = server.post("/admin/degree", {"tp": 10, "wait": True})
+                    self.assertEqual(code, 409, answer)
+                    self.assertIn("query heads", answer["error"]["message"])
+                    self.expect_same(server, streams, expected, "10 ranks")
+                    self.assertEqual(status(server)["tp"], 1)
+
+    def test_ranks_that_find_no_memory_beside_others_start_after_those(self):
+        with serve(2, "--fault", "rank=2,phase=load,kind=memory") as server:  # a rank that only three ranks have
+            expected = transcripts(begin_all(server))
+            streams = begin_all(server)
+            self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
+            code, answer = server.post("/admin/degree", {"tp": 3, "wait": True})
+            self.assertEqual(code, 409, answer)
+            self.expect_same(server, streams, expected, "no memory")
+            self.assertIn("no memory for both: 3 ranks start after the others", server.said())
+            self.assertEqual(status(server)["tp"], 2)
 
     def test_ranks_that_are_threads_of_one_process_start_again(self):
         with serve(2, "--launch", "threads") as server:

@@ -75,11 +75,11 @@ class UnixConnection(http.client.HTTPConnection):
 
 class Served:
     """Starts the server on a free port; ends it with the block. `words` are more words of the command line, `before` is a
-    launcher in front of it."""
+    launcher in front of it; `command` stands in for `program serve`."""
 
-    def __init__(self, program, model, *words, address=("--port", 0), before=(), environment=None):
+    def __init__(self, program, model, *words, address=("--port", 0), before=(), command=None, environment=None):
         self.output = tempfile.TemporaryFile("w+")
-        command = [*before, program, "serve", "--model", model, *address, *words]
+        command = [*before, *(command or (program, "serve")), "--model", model, *address, *words]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.output,
                                         stdin=subprocess.DEVNULL, text=True, env=environment)
         self.url = self.process.stdout.readline().strip()  # empty: it ended

@@ -200,7 +200,11 @@ class Running final : public Door {
        .on_lost = [this](size_t replica, const Error& error, bool again) { on_lost(replica, error, again); },
        .on_over = [this](const Error& error) { shutdown_.end_after_flush(error); },
        .on_finished = [this](const Result<void>& result) { shutdown_.on_finished(result); }}};
-  EngineWatch watch_{parts_, [this](size_t replica) { replicas_.note_silent(replica); }};
+  EngineWatch watch_{
+      parts_,
+      {.on_status = [this](size_t replica,
+                           const EngineStatus& status) { replicas_.note_presence(replica, status.presence); },
+       .on_silent = [this](size_t replica) { replicas_.note_silent(replica); }}};
   size_t known_ = 0;                     // replicas whose first status has come
   std::map<size_t, TimePoint> lost_at_;  // of replicas that have no engine yet
   Routes routes_{

@@ -1,12 +1,13 @@
 #include "launcher/serve/door/engine_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::serve {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(500);  // between two looks, while the engine works or owes an answer
-constexpr auto kIdleLook = std::chrono::seconds(2);     // more, while it is idle
+constexpr auto kIdleLook = std::chrono::seconds(2);     // more, at most, while it is idle
 constexpr auto kAnswer = std::chrono::seconds(1);       // of an engine, before an answer goes without it
 
 /// A call that happens once, when nothing is missing any more.
@@ -23,8 +24,7 @@ struct LateCall {
 
 }  // namespace
 
-EngineWatch::EngineWatch(DoorParts& parts, std::function<void(size_t)> on_silent)
-    : parts_(parts), on_silent_(std::move(on_silent)) {}
+EngineWatch::EngineWatch(DoorParts& parts, Events events) : parts_(parts), events_(std::move(events)) {}
 
 EngineWatch::Looks& EngineWatch::at(size_t replica) {
   return looks_.try_emplace(replica, duration_of(parts_.options.replicas.silence_s)).first->second;
@@ -45,7 +45,7 @@ void EngineWatch::pause(size_t replica) {
 
 void EngineWatch::look(size_t replica) {
   Looks& own = at(replica);
-  if (own.answers.look(DoorParts::now())) return on_silent_(replica);
+  if (own.answers.look(DoorParts::now())) return events_.on_silent(replica);
   if (!own.answers.is_waiting()) ask(replica);
   own.next = parts_.loop->after(kLook, [this, replica] { look_again(replica); });
 }
@@ -54,7 +54,9 @@ void EngineWatch::look(size_t replica) {
 void EngineWatch::look_again(size_t replica) {
   Looks& own = at(replica);
   if (own.answers.is_waiting() || parts_.is_working()) return look(replica);
-  own.next = parts_.loop->after(kIdleLook, [this, replica] { look(replica); });
+  const Duration silence = duration_of(parts_.options.replicas.silence_s);  // shows a host's loss in its second half
+  const Duration pause = silence > Duration::zero() ? std::min<Duration>(kIdleLook, silence / 4) : kIdleLook;
+  own.next = parts_.loop->after(pause, [this, replica] { look(replica); });
 }
 
 void EngineWatch::ask(size_t replica) {
@@ -74,6 +76,7 @@ void EngineWatch::take(size_t replica, const Result<EngineStatus>& status) {
   }
   if (parts_.statuses.size() <= replica) parts_.statuses.resize(replica + 1);
   parts_.statuses[replica] = status.value();
+  events_.on_status(replica, status.value());
 }
 
 void EngineWatch::read(std::function<void(const EngineActivity&)> done) {

@@ -13,8 +13,13 @@ namespace lockstep::serve {
 /// On the loop's thread. Destroyed before the parts' loop.
 class EngineWatch {
  public:
-  /// `on_silent`: a replica has not answered for `ReplicaOptions::silence_s`. Called at most once for each `begin`.
-  EngineWatch(DoorParts& parts, std::function<void(size_t replica)> on_silent);
+  struct Events {
+    /// A replica has answered so.
+    std::function<void(size_t replica, const EngineStatus&)> on_status;
+    /// It has not answered for `ReplicaOptions::silence_s`. Called at most once for each `begin`.
+    std::function<void(size_t replica)> on_silent;
+  };
+  EngineWatch(DoorParts& parts, Events events);
 
   /// Begins, with a replica's engine or with another one, and calls `first` once its first status is known.
   void begin(size_t replica, std::function<void()> first);
@@ -44,7 +49,7 @@ class EngineWatch {
   std::function<void()> within_limit(int calls, std::function<void()> answer);
 
   DoorParts& parts_;
-  const std::function<void(size_t)> on_silent_;
+  const Events events_;
   std::map<size_t, Looks> looks_;  // by replica
 };
 

@@ -12,7 +12,8 @@ Json ranks_of(const EngineActivity& activity) {
   for (const EngineActivity::Rank& rank : activity.ranks) {
     ranks.push_back({{"rank", ranks.size()},
                      {"replica", rank.replica},
-                     {"state", rank.state},
+                     {"state", rank.presence.leaves ? "leaving" : rank.state},
+                     {"host", rank.presence.host.empty() ? Json() : Json(rank.presence.host)},
                      {"resident_bytes", rank.resident_bytes}});
   }
   return ranks;

@@ -5,7 +5,8 @@
 //
 //   The rule of restarts (restart_rule.h) decides: over, when the policy is to stop; when the first start fails for a
 //   reason of its own (a bad option, no memory); and after `max_restarts` restarts in a row without progress. Progress
-//   is a token, or a minute of service.
+//   is a token, or a minute of service. After a second start in a row that did not come to serve, ranks, memory or
+//   cores are taken for gone: each next start has a rank less, except where the policy is to stop.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +22,6 @@ namespace lockstep::serve {
 enum class OnLostRank { kSame, kShrink, kStop };
 /// "same", "shrink", "stop"; `kStop` for other words, which the command line refuses.
 OnLostRank on_lost_rank(std::string_view word);
-
-/// The number of ranks: the wanted one, and that of the next start. A pure value.
-///
-///   shrink     wanted 4    lost ─► 3 ─ lost ─► 2 ─ service for a while ─► 4, or back to 2 when those cannot be started
-///   asked for  wanted 4 ─► wanted 3: 3, or wanted 4 again
-class Degree {
- public:
-  explicit Degree(int wanted) : wanted_(wanted), next_(wanted) {}
-
-  int wanted() const { return wanted_; }
-  int next() const { return next_; }
-  void want(int ranks) { wanted_ = next_ = ranks; }
-  /// One less, at least one.
-  void shrink() { next_ = next_ > 1 ? next_ - 1 : next_; }
-  /// The wanted ranks are tried again.
-  void grow() { next_ = wanted_; }
-  /// `ranks` are there instead of the wanted ones.
-  void settle(int ranks) { next_ = ranks; }
-
- private:
-  int wanted_, next_;
-};
 
 class Recovery {
  public:
@@ -86,8 +65,9 @@ class Recovery {
   State state_ = State::kStarting;
   bool has_served_ = false;
   TimePoint serving_since_{};
-  bool serves_ = false;  // since the last start
-  uint64_t tokens_ = 0;  // at the last end
+  bool serves_ = false;    // since the last start
+  int failed_starts_ = 0;  // in a row
+  uint64_t tokens_ = 0;    // at the last end
 };
 
 }  // namespace lockstep::serve

@@ -1,20 +1,24 @@
 #include "launcher/serve/replicas/replica.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "launcher/process/launcher_words.h"
 #include "launcher/process/secret_file.h"
 #include "runtime/core/machine_memory.h"
 
 namespace lockstep::serve {
 namespace {
 
-constexpr auto kEngineEnd = std::chrono::seconds(20);  // of an engine that was asked to end
-constexpr auto kLossEnd = std::chrono::seconds(5);     // of a lost one, by itself: it ends its ranks
-constexpr auto kGrow = std::chrono::minutes(1);        // of service with fewer ranks than wanted
-constexpr double kRoom = 1.2;                          // of the present ranks' memory, for others beside them
+constexpr auto kEngineEnd = std::chrono::seconds(20);          // of an engine that was asked to end
+constexpr Duration kLossEnd = std::chrono::seconds(5);         // of a lost one, by itself: it ends its ranks
+constexpr Duration kHostEnd = std::chrono::milliseconds(500);  // of one that has lost a host
+constexpr auto kGrow = std::chrono::minutes(1);  // of service with fewer ranks than wanted; twice as long, if the
+constexpr auto kLongestGrow = std::chrono::minutes(16);  // wanted ones cannot be started then
+constexpr double kRoom = 1.2;                            // of the present ranks' memory, for others beside them
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -37,6 +41,11 @@ Error with_advice(Error loss) {
   return loss;
 }
 
+/// " on b, c"; nothing without hosts.
+std::string words_on(const std::set<std::string>& hosts) {
+  return hosts.empty() ? "" : fmt::format(" on {}", fmt::join(hosts, ", "));
+}
+
 /// Whether as much memory is free as the ranks of `activity` hold together.
 bool has_room_for(const EngineActivity& activity, uint64_t free_bytes) {
   uint64_t bytes = 0;
@@ -53,7 +62,9 @@ Replica::Replica(const ReplicaParts& parts, size_t number, std::optional<EngineA
       events_(std::move(events)),
       recovery_({.policy = is_own() ? on_lost_rank(parts.options.on_lost_rank) : OnLostRank::kStop,
                  .max_restarts = parts.options.max_restarts}),
-      degree_(parts.options.ranks) {}
+      degree_(parts.options.ranks),
+      departures_(duration_of(parts.options.silence_s)),
+      growth_pause_(kGrow) {}
 
 Replica::~Replica() { close(); }
 
@@ -78,20 +89,20 @@ std::vector<int> Replica::hardware_threads() const {
   return number_ < all.size() ? all[number_] : std::vector<int>();
 }
 
-Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
+Result<std::unique_ptr<Replica::Group>> Replica::begin(const Crew& crew) {
   const ReplicaOptions& options = parts_.options;
   auto group = std::make_unique<Group>();
   Group* const own = group.get();
-  group->ranks = ranks;
+  group->crew = crew;
   LOCKSTEP_TRY(EngineAddress where, address());
   if (is_own()) {
-    std::vector<std::string> words = engine_command(options, ranks);
+    std::vector<std::string> words = engine_command(options, crew);
     if (options.replicas > 1)
-      words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * ranks)});
+      words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * crew.ranks)});
     LOCKSTEP_TRY(group->process,
                  EngineProcess::start({.words = std::move(words),
                                        .environment = parts_.environment,
-                                       .ranks = own_ranks(options, ranks),
+                                       .ranks = own_ranks(options, crew.ranks),
                                        .records = records_of(options, number_),
                                        .hardware_threads = hardware_threads()},
                                       parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
@@ -106,7 +117,14 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(int ranks) {
 }
 
 Result<void> Replica::start() {
-  LOCKSTEP_TRY(group_, begin(degree_.next()));
+  const Crew& crew = degree_.next();
+  if (!crew.lost_hosts.empty() && !launcher::name_lost_hosts(parts_.options.launcher)) {
+    parts_.log.warning(
+        "{}--launcher may choose lost hosts again: found no word with {{lost_hosts}}, expected one such "
+        "as --exclude={{lost_hosts}}",
+        log_prefix());
+  }
+  LOCKSTEP_TRY(group_, begin(crew));
   return ok();
 }
 
@@ -132,7 +150,21 @@ void Replica::on_disconnected(const Group* group, const Error& error) {
   if (recovery_.is_lost()) return;
   lose(error);
   if (!is_own()) return give_up(error);
-  timer_ = parts_.loop.after(kLossEnd, [this] { group_->process->kill(); });
+  // A launcher waits for the processes of a host that is gone.
+  timer_ = parts_.loop.after(departures_.gone() ? kHostEnd : kLossEnd, [this] { group_->process->kill(); });
+}
+
+/// Ranks that will have to end are done without before they do.
+void Replica::note_presence(const std::vector<RankPresence>& ranks) {
+  departures_.note(ranks);
+  const std::optional<Departure> leaving = departures_.leaving();
+  const bool may_change = check_change().has_value() && serves() && recovery_.may_recover() && !is_finishing_;
+  if (!leaving || leaving == leaving_ || !may_change) return;
+  leaving_ = leaving;
+  parts_.log.warning("{}{} of {} ranks are to leave{}", log_prefix(), leaving->ranks, group_->crew.ranks,
+                     words_on(leaving->hosts));
+  degree_.shrink(*leaving);
+  prepare_change({.ranks = degree_.next().ranks});
 }
 
 void Replica::note_silent() {
@@ -160,6 +192,11 @@ void Replica::on_gone(Group* group, const Result<void>& result) {
   if (std::erase_if(retired_, is_it) > 0) return;
   if (group == next_.get()) {
     next_.reset();
+    const bool lacks_memory = !result.has_value() && result.error().kind == ErrorKind::kResourceExhausted;
+    if (lacks_memory && change_ && serves()) {
+      parts_.log.warning("{}no memory for both: {} ranks start after the others", log_prefix(), change_->ranks);
+      return replace();
+    }
     return end_change(result.has_value() ? "its ranks have ended" : result.error().message);
   }
   if (group != group_.get()) return;
@@ -180,8 +217,14 @@ void Replica::start_after(const Result<void>& result) {
   }
   const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(number_), now());
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
-  if (next.shrinks) degree_.shrink();
   parts_.log.warning("{}{}", log_prefix(), reason.message);
+  if (const std::optional<Departure> gone = departures_.gone()) {
+    parts_.log.warning("{}all ranks{} are lost", log_prefix(), words_on(gone->hosts));
+    degree_.shrink(*gone);
+  } else if (next.shrinks) {
+    degree_.shrink();
+  }
+  departures_.forget();
   parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", log_prefix(),
                      recovery_.restarts(), recovery_.stalled(), parts_.options.max_restarts);
   timer_ = parts_.loop.after(next.pause, [this] { start_again(); });
@@ -191,6 +234,10 @@ void Replica::start_again() {
   loss_.reset();
   is_silent_ = false;
   recovery_.note_starting();
+  if (next_ != nullptr && change_ && change_->grows) {  // those may never come
+    retire(std::move(next_));
+    end_change("the others were lost meanwhile");
+  }
   if (next_ != nullptr) {  // it loads already
     group_ = std::move(next_);
     return;
@@ -215,31 +262,34 @@ void Replica::change_ranks(std::optional<int> ranks, OnChanged done) {
   const int wanted = ranks.value_or(degree_.wanted());
   degree_.want(wanted);
   growing_.reset();
-  if (ranks == group_->ranks) return done({});
+  growth_pause_ = kGrow;
+  if (ranks == group_->crew.ranks) return done({});
   prepare_change({.ranks = wanted, .done = std::move(done)});
 }
 
 void Replica::prepare_change(Change change) {
   growing_.reset();
-  const int ranks = change.ranks;
   change_ = std::move(change);
-  degree_.grow();
-  parts_.engine.activity(number_, [this, ranks](const Result<EngineActivity>& activity) {
+  parts_.engine.activity(number_, [this](const Result<EngineActivity>& activity) {
     const auto free = static_cast<uint64_t>(available_memory().value);
-    begin_change(ranks, activity.has_value() && has_room_for(activity.value(), free));
+    begin_change(activity.has_value() && has_room_for(activity.value(), free));
   });
 }
 
-void Replica::begin_change(int ranks, bool has_room) {
+void Replica::begin_change(bool has_room) {
   if (is_finishing_ || recovery_.is_lost()) return end_change("the ranks were lost meanwhile");
-  parts_.log.info("{}{} ranks take the place of {}: they {}", log_prefix(), ranks, group_->ranks,
+  const Crew& crew = degree_.next();
+  parts_.log.info("{}{} ranks take the place of {}{}: they {}", log_prefix(), crew.ranks, group_->crew.ranks,
+                  crew.lost_hosts.empty() ? "" : ", not" + words_on(crew.lost_hosts),
                   has_room ? "load beside those" : "start after those, since memory for both is not free");
-  if (has_room) {
-    auto begun = begin(ranks);
-    if (!begun.has_value()) return end_change(begun.error().message);
-    next_ = std::move(begun.value());
-    return;
-  }
+  if (!has_room) return replace();
+  auto begun = begin(crew);
+  if (!begun.has_value()) return end_change(begun.error().message);
+  next_ = std::move(begun.value());
+}
+
+/// Other ranks start after the end of the present ones.
+void Replica::replace() {
   is_replaced_ = true;
   lose({ErrorKind::kUnavailable, "[serve] the ranks end, and others start in their place"});
   group_->process->stop();
@@ -264,13 +314,15 @@ void Replica::take_over(Result<std::unique_ptr<Engine>>& engine) {
 void Replica::retire(std::unique_ptr<Group> group) {
   if (group == nullptr) return;
   // Ranks of no launcher hold nothing that has to be left in order, and their cores are needed.
-  own_ranks(parts_.options, group->ranks) > 0 ? group->process->kill() : group->process->stop();
+  own_ranks(parts_.options, group->crew.ranks) > 0 ? group->process->kill() : group->process->stop();
   retired_.push_back(std::move(group));
 }
 
 void Replica::note_serving() {
   recovery_.note_serving(now());
-  served_ranks_ = group_->ranks;
+  served_ = group_->crew;
+  departures_.forget();
+  leaving_.reset();
   end_change({});
   watch_size();
   events_.on_serving();
@@ -279,8 +331,16 @@ void Replica::note_serving() {
 /// Where ranks are missing, they are tried again after a while.
 void Replica::watch_size() {
   growing_.reset();
-  if (!is_own() || degree_.wanted() <= served_ranks_) return;
-  growing_ = parts_.loop.after(kGrow, [this] { prepare_change({.ranks = degree_.wanted(), .grows = true}); });
+  if (!is_own()) return;
+  if (degree_.wanted() <= served_.ranks) {
+    growth_pause_ = kGrow;
+    return;
+  }
+  growing_ = parts_.loop.after(growth_pause_, [this] {
+    growth_pause_ = std::min<Duration>(2 * growth_pause_, kLongestGrow);
+    degree_.grow();
+    prepare_change({.ranks = degree_.wanted(), .grows = true});
+  });
 }
 
 /// `failure`: why the ranks are as before; empty: they are the wanted ones.
@@ -289,7 +349,8 @@ void Replica::end_change(const std::string& failure) {
   const Change change = *std::exchange(change_, std::nullopt);
   if (!failure.empty()) {
     parts_.log.error("{}cannot serve with {} ranks: {}", log_prefix(), change.ranks, failure);
-    change.grows ? degree_.settle(served_ranks_) : degree_.want(served_ranks_);
+    if (change.done) degree_.want(served_.ranks);
+    degree_.settle(served_);
     watch_size();
   }
   if (change.done) change.done(failure);

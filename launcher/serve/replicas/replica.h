@@ -4,7 +4,8 @@
 //   start ─► processes ─► connection ─► LastingEngine      lost ─► the rest is ended ─► start, or over (recovery.h)
 //
 // Another number of ranks: the new ones load beside the old ones, then take over. Without the memory for both, or where
-// the old ones are lost meanwhile, the new ones start after the end of the old ones.
+// the old ones are lost meanwhile, the new ones start after the end of the old ones. Ranks that announce their leave
+// are done without in the same way, before they go.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,8 @@
 #include "launcher/serve/engine/lasting_engine.h"
 #include "launcher/serve/engine/rpc_engine.h"
 #include "launcher/serve/http/event_loop.h"
+#include "launcher/serve/replicas/degree.h"
+#include "launcher/serve/replicas/departures.h"
 #include "launcher/serve/replicas/engine_process.h"
 #include "launcher/serve/replicas/recovery.h"
 #include "launcher/serve/replicas/replica_options.h"
@@ -61,6 +64,8 @@ class Replica {
   /// Begins to serve with another number of ranks; `done` is called once, at once where so many serve already. Without
   /// a number it starts new ranks, as many as are wanted, from the program's file as it is then.
   void change_ranks(std::optional<int> ranks, OnChanged done);
+  /// What the engine knows of its ranks, now and then.
+  void note_presence(const std::vector<RankPresence>& ranks);
   /// The engine has not answered for `ReplicaOptions::silence_s`.
   void note_silent();
   /// Ends the engine, unless it is not this program's.
@@ -77,15 +82,15 @@ class Replica {
  private:
   /// Processes and the connection to them.
   struct Group {
-    int ranks = 0;
+    Crew crew;
     std::unique_ptr<EngineProcess> process;  // null: the engine is not this program's
     std::unique_ptr<Connection> connection;
   };
   /// A change of the number of ranks.
   struct Change {
-    int ranks = 0;       // the new number
-    bool grows = false;  // true: back to the number before a loss; false: it was asked for
-    OnChanged done = {};
+    int ranks = 0;        // the new number
+    bool grows = false;   // back to the number before a loss, which may fail
+    OnChanged done = {};  // of one that was asked for
   };
 
   bool is_own() const { return !address_ && !parts_.options.engine.empty(); }
@@ -95,7 +100,7 @@ class Replica {
   bool of_another_launcher() const { return parts_.options.ranks == 0; }
   Result<EngineAddress> address() const;
   std::vector<int> hardware_threads() const;
-  Result<std::unique_ptr<Group>> begin(int ranks);
+  Result<std::unique_ptr<Group>> begin(const Crew& crew);
   void on_connected(Group* group, Result<std::unique_ptr<Engine>>& engine);
   void serve_first(Result<std::unique_ptr<Engine>>& engine);
   void take_over(Result<std::unique_ptr<Engine>>& engine);
@@ -107,7 +112,8 @@ class Replica {
   void give_up(const Error& error);
   void end_finish();
   void prepare_change(Change change);
-  void begin_change(int ranks, bool has_room);
+  void begin_change(bool has_room);
+  void replace();
   void end_change(const std::string& failure);
   void note_serving();
   void retire(std::unique_ptr<Group> group);
@@ -120,13 +126,16 @@ class Replica {
   const Events events_;
   Recovery recovery_;
   Degree degree_;
+  Departures departures_;
+  std::optional<Departure> leaving_;           // that was acted on
   std::unique_ptr<Group> group_;               // null: between two starts
   std::unique_ptr<Group> next_;                // loads beside it
   std::list<std::unique_ptr<Group>> retired_;  // end
   std::optional<Change> change_;
   std::unique_ptr<Timer> timer_, growing_;
   std::optional<Error> loss_;  // of the present engine; the first reason
-  int served_ranks_ = 0;       // the last number of ranks that served
+  Crew served_;                // the last one that served
+  Duration growth_pause_{};    // before the wanted ranks are tried again
   bool is_silent_ = false;     // it is the reason
   bool is_replaced_ = false;   // it ends for another number of ranks
   bool is_finishing_ = false;  // it was asked to end

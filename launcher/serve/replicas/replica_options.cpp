@@ -6,10 +6,10 @@
 
 namespace lockstep::serve {
 
-std::vector<std::string> engine_command(const ReplicaOptions& options, int ranks) {
-  std::vector<std::string> words = launcher::with_ranks(options.launcher, ranks);
+std::vector<std::string> engine_command(const ReplicaOptions& options, const Crew& crew) {
+  std::vector<std::string> words = launcher::with_ranks(options.launcher, crew.ranks, crew.lost_hosts);
   words.insert(words.end(), options.engine.begin(), options.engine.end());
-  if (ranks > 0) words.insert(words.end(), {"--tp", std::to_string(ranks)});
+  if (crew.ranks > 0) words.insert(words.end(), {"--tp", std::to_string(crew.ranks)});
   return words;
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/serve/replicas/crew.h"
+
 namespace lockstep::serve {
 
 struct ReplicaOptions {
@@ -17,9 +19,10 @@ struct ReplicaOptions {
   double start_deadline_s = 600.0;    // until an engine serves
   double silence_s = 8.0;             // without an answer, until an engine is lost
 
-  std::vector<std::string> launcher;  // starts a group's ranks: words with {ranks}; empty: they start each other
-  std::vector<std::string> engine;    // an engine's command, without its socket and --tp; empty: attach to one
-  std::string records;                // --exit-record of the user; empty: none
+  std::vector<std::string>
+      launcher;  // starts a group's ranks: words with {ranks} and {lost_hosts}; empty: they start each other
+  std::vector<std::string> engine;  // an engine's command, without its socket and --tp; empty: attach to one
+  std::string records;              // --exit-record of the user; empty: none
 
   std::string engine_socket;  // of an engine that runs already
   std::string engine_host;
@@ -27,8 +30,8 @@ struct ReplicaOptions {
   std::string secret_file;
 };
 
-/// The command of an engine with `ranks` ranks, without its socket. Pure.
-std::vector<std::string> engine_command(const ReplicaOptions& options, int ranks);
+/// The command of an engine, without its socket. Pure.
+std::vector<std::string> engine_command(const ReplicaOptions& options, const Crew& crew);
 
 /// Ranks among `ranks` that the command starts on this machine; 0: a launcher starts them. Pure.
 int own_ranks(const ReplicaOptions& options, int ranks);

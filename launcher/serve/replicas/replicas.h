@@ -38,6 +38,9 @@ class Replicas {
   /// Returns whether there is anything to change; `done` is called once at the end. Fails with `kFailedPrecondition`,
   /// without a call, as Replica::check_change.
   Result<bool> change_ranks(std::optional<int> ranks, Replica::OnChanged done);
+  void note_presence(size_t replica, const std::vector<RankPresence>& ranks) {
+    replicas_[replica]->note_presence(ranks);
+  }
   void note_silent(size_t replica) { replicas_[replica]->note_silent(); }
   /// Ends all engines that are this program's.
   void finish();

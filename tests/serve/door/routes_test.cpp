@@ -39,7 +39,7 @@ class RoutesTest : public ::testing::Test {
   const Log log_{[](LogLevel, std::string_view) {}};
   DoorParts parts_{DoorOptions{.model = "/models/tiny"}, log_,
                    [this](std::string_view line) { lines_.emplace_back(line); }};
-  EngineWatch watch_{parts_, [](size_t) {}};
+  EngineWatch watch_{parts_, {.on_status = [](size_t, const EngineStatus&) {}, .on_silent = [](size_t) {}}};
   std::optional<int> asked_;  // ranks
   std::optional<Error> refusal_;
   bool changes_ = false;      // something has to be changed

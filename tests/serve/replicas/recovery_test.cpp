@@ -91,22 +91,14 @@ TEST(Recovery, AnEngineThatHasServedIsStartedAgainWhateverEndedIt) {
   }
 }
 
-TEST(Degree, ShrinksAndGrowsBack) {
-  Degree degree(3);
-  degree.shrink();
-  EXPECT_EQ(degree.next(), 2);
-  degree.shrink();
-  degree.shrink();
-  EXPECT_EQ(degree.next(), 1);
-  EXPECT_EQ(degree.wanted(), 3);
-  degree.grow();
-  EXPECT_EQ(degree.next(), 3);
-  degree.settle(1);  // they could not be started
-  EXPECT_EQ(degree.next(), 1);
-  EXPECT_EQ(degree.wanted(), 3);
-  degree.want(2);
-  EXPECT_EQ(degree.next(), 2);
-  EXPECT_EQ(degree.wanted(), 2);
+TEST(Recovery, TakesRanksForGoneAfterTwoStartsInARowThatDidNotServe) {
+  Recovery recovery = serving();
+  EXPECT_FALSE(recovery.note_gone(kLost, 10, kStart).shrinks);
+  EXPECT_FALSE(recovery.note_gone(kLate, 10, kStart).shrinks);
+  EXPECT_TRUE(recovery.note_gone(kNoMemory, 10, kStart).shrinks);
+  EXPECT_TRUE(recovery.note_gone(kLate, 10, kStart).shrinks);
+  recovery.note_serving(kStart);
+  EXPECT_FALSE(recovery.note_gone(kLost, 20, kStart).shrinks);
 }
 
 TEST(Recovery, StopsWhereThePolicySaysSo) {
