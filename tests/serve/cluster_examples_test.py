@@ -107,6 +107,36 @@ class Examples(test_folder.FolderTests):
         port, = documents["Service"]["spec"]["ports"]
         self.assertEqual(str(port["targetPort"]), command[command.index("--port") + 1])
 
+    def leave_host(self, start, seconds):
+        """Runs leave-host.sh where the only processes are those that the shell command `start` starts."""
+        script = f"cd {shlex.quote(str(self.folder))} && {start} sleep 0.2; {FOLDER / 'leave-host.sh'} {seconds}"
+        own = ("unshare", "--pid", "--mount-proc", "--fork")
+        if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this machine refuses process namespaces")
+        return subprocess.run([*own, "sh", "-c", script], capture_output=True, text=True, timeout=served.DEADLINE, check=False)
+
+    def test_a_host_is_left_when_its_ranks_have_gone(self):
+        rank = self.folder / "lockstep"  # its name is all that counts
+        for what_it_does, seconds, code, words in (("sleep 1; exit 0", 60, 0, ""), (":", 1, 1, "ranks are still here")):
+            rank.write_text(f"#!/bin/sh\ntrap '{what_it_does}' TERM\nwhile :; do sleep 0.1; done\n")
+            rank.chmod(0o755)
+            done = self.leave_host("./lockstep &", seconds)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.leave_host("", 60).stderr, "leave-host: no ranks here\n")
+
+    def test_ranks_start_on_the_hosts_that_are_left(self):
+        hosts, mpirun = self.folder / "hosts.txt", self.folder / "mpirun"
+        hosts.write_text("# of the test\na slots=2\n\nb\nc  slots=3\n")
+        mpirun.write_text("#!/bin/sh\necho \"$@\"\n")
+        mpirun.chmod(0o755)
+        for words, expected in ((("6", "prog", "-x"), "--host a:2,b:1,c:3 -n 6 --bind-to none prog -x"),
+                                (("3", "--without=c", "prog"), "--host a:2,b:1 -n 3 --bind-to none prog"),
+                                (("2", "--without=b,c", "prog"), "--host a:2 -n 2 --bind-to none prog")):
+            done = subprocess.run([FOLDER / "ranks-on-hosts.sh", hosts, *words], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "NETWORK": ""})
+            self.assertEqual(done.stdout.strip(), expected, done.stderr)
+
     def test_the_batch_script_has_options_of_the_server(self):
         script = FOLDER / "serve.sbatch"
         subprocess.run(["bash", "-n", script], check=True)
