@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,12 @@ void expect_rest(const std::vector<Answer>& found, const std::vector<Answer>& ex
   }
 }
 
+/// Every how many tokens the answers are cut: 1 in the test of everything.
+size_t step_of_cuts() {
+  const char* named = std::getenv("LOCKSTEP_CUTS_EVERY");
+  return named == nullptr ? 1 : static_cast<size_t>(std::max(1, std::atoi(named)));
+}
+
 size_t longest(const std::vector<Answer>& answers) {
   size_t most = 0;
   for (const Answer& answer : answers) most = std::max(most, answer.ids.size());
@@ -70,19 +77,21 @@ class Delivered : public ::testing::TestWithParam<std::string> {
     return all;
   }
 
-  /// Compares what is left of `request` after each number of tokens with the end of `expected`.
+  /// Compares what is left of `request` with the end of `expected`, after each number of tokens that is tested.
   static void expect_the_rest(Engine& engine, const Request& request, const std::vector<Answer>& expected) {
     std::vector<Request> rests;
     std::vector<std::shared_ptr<std::vector<Ids>>> streamed;
-    for (size_t tokens = 0; tokens <= longest(expected); ++tokens) {
+    std::vector<size_t> cuts;
+    for (size_t tokens = 0; tokens <= longest(expected); tokens += step_of_cuts()) {
+      cuts.push_back(tokens);
       streamed.push_back(std::make_shared<std::vector<Ids>>());
       rests.push_back(after(request, expected, tokens, streamed.back()));
     }
     const std::vector<std::vector<Answer>> found = answers(engine, rests);
-    for (size_t tokens = 0; tokens < found.size(); ++tokens) {
-      SCOPED_TRACE(::testing::Message() << "after " << tokens << " tokens");
-      expect_rest(found[tokens], expected, tokens);
-      for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(streamed[tokens]->at(i), expected[i].ids);
+    for (size_t cut = 0; cut < cuts.size(); ++cut) {
+      SCOPED_TRACE(::testing::Message() << "after " << cuts[cut] << " tokens");
+      expect_rest(found[cut], expected, cuts[cut]);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(streamed[cut]->at(i), expected[i].ids);
     }
   }
 
