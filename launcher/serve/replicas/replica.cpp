@@ -215,29 +215,34 @@ void Replica::start_after(const Result<void>& result) {
     end_change(reason.message);
     return start_again();
   }
+  if (next_ != nullptr && change_ && change_->grows) {  // on hosts that may still be lost: they may never come
+    retire(std::move(next_));
+    end_change("the others were lost meanwhile");
+  }
   const Recovery::Next next = recovery_.note_gone(reason, parts_.engine.tokens(number_), now());
   if (!next.again) return give_up(of_another_launcher() ? with_advice(reason) : reason);
   parts_.log.warning("{}{}", log_prefix(), reason.message);
-  if (const std::optional<Departure> gone = departures_.gone()) {
-    parts_.log.warning("{}all ranks{} are lost", log_prefix(), words_on(gone->hosts));
-    degree_.shrink(*gone);
-  } else if (next.shrinks) {
-    degree_.shrink();
-  }
+  if (next_ == nullptr) shrink_after_loss(next.shrinks);
   departures_.forget();
   parts_.log.warning("{}starts the ranks again: restart {}, {} of {} in a row without a token", log_prefix(),
                      recovery_.restarts(), recovery_.stalled(), parts_.options.max_restarts);
   timer_ = parts_.loop.after(next.pause, [this] { start_again(); });
 }
 
+/// Lost hosts are done without; `shrinks`: otherwise a rank is.
+void Replica::shrink_after_loss(bool shrinks) {
+  if (const std::optional<Departure> gone = departures_.gone()) {
+    parts_.log.warning("{}all ranks{} are lost", log_prefix(), words_on(gone->hosts));
+    degree_.shrink(*gone);
+  } else if (shrinks) {
+    degree_.shrink();
+  }
+}
+
 void Replica::start_again() {
   loss_.reset();
   is_silent_ = false;
   recovery_.note_starting();
-  if (next_ != nullptr && change_ && change_->grows) {  // those may never come
-    retire(std::move(next_));
-    end_change("the others were lost meanwhile");
-  }
   if (next_ != nullptr) {  // it loads already
     group_ = std::move(next_);
     return;

@@ -108,6 +108,7 @@ class Replica {
   void on_gone(Group* group, const Result<void>& result);
   void start_after(const Result<void>& result);
   void lose(const Error& error);
+  void shrink_after_loss(bool shrinks);
   void start_again();
   void give_up(const Error& error);
   void end_finish();
