@@ -65,7 +65,7 @@ class HuggingFace(program.Folder):
                 self.expect_case(case)
 
 
-class Options(program.Folder):
+class WithOptions(program.Folder):
     GREEDY = ("--no-do-sample", "--dtype", "float32", "--ignore-eos")
     SAMPLED = ("--do-sample", "--temperature", 1.1, "--top-k", 40, "--seed", 11, "--dtype", "float32", "--ignore-eos")
     # A repetitive text, so that lookup finds drafts.
@@ -74,6 +74,8 @@ class Options(program.Folder):
     def tokens_of(self, *arguments, threads=1):
         return self.answer_of(*arguments, threads=threads)["sequences"]
 
+
+class Options(WithOptions):
     def test_log_probabilities_are_those_of_the_logits_and_in_order(self):
         path = self.folder / "logits.safetensors"
         answer = self.answer_of(*self.PROMPT, *self.GREEDY, "--top-logprobs", 5, "--output-logits", path, threads=2)
@@ -96,35 +98,6 @@ class Options(program.Folder):
         answers = self.answer_of(*arguments, ranks=2)["sequences"]
         self.assertEqual(len({tuple(tokens) for tokens in answers}), 4)
         self.assertEqual(self.tokens_of(*arguments, "--batch-size", 2, threads=3), answers)
-
-    def test_drafted_tokens_change_nothing(self):
-        drafts = (("--prompt-lookup-num-tokens", 4), ("--draft-model", program.MODEL, "--num-assistant-tokens", 3))
-        for how in (self.GREEDY, self.SAMPLED):
-            alone = self.tokens_of(*self.PROMPT, *how, threads=2)
-            for draft in drafts:
-                with self.subTest(how=how[0], draft=draft[0]):
-                    self.assertEqual(self.answer_of(*self.PROMPT, *how, *draft, ranks=2)["sequences"], alone)
-
-    def test_buckets_change_nothing(self):
-        alone = self.tokens_of(*self.PROMPT, *self.GREEDY)
-        for buckets in ("auto", "16,32"):
-            with self.subTest(buckets=buckets):
-                self.assertEqual(self.tokens_of(*self.PROMPT, *self.GREEDY, "--max-seq-len", 200, "--buckets", buckets,
-                                                threads=2), alone)
-
-    def test_lists_of_batch_sizes_and_chunks_change_nothing(self):
-        prompts = [[11, 45, 900, 3], [7] * 21, [29, 4], [8, 15, 16, 23, 42]]
-        rows = ("--ids-file", self.ids_file(prompts), "--max-new-tokens", 12, "--max-seq-len", 64)
-        for how in (self.GREEDY, self.SAMPLED):
-            alone = self.tokens_of(*rows, *how, "--batch-size", 4)
-            lists = self.answer_of(*rows, *how, "--batch-size", "4,1,2", "--context-length-estimate", "4,16", "--buckets",
-                                   "32", ranks=2)
-            self.assertEqual(lists["sequences"], alone)
-        self.assertEqual([lists[name] for name in ("batch_size", "batch_sizes", "context_buckets", "token_buckets",
-                                                   "dtype", "weights")], [4, [1, 2, 4], [4, 16], [32, 64], "f32", "dtype"])
-        names = [graph.split()[0] for graph in lists["graphs"]["list"]]
-        for name in ("prefill_4", "prefill_16", "decode_b1_32", "decode_b2_64", "decode_b4_64"):
-            self.assertIn(name, names)
 
     def test_a_prompt_goes_in_token_by_token_or_in_chunks_alike(self):
         alone = self.tokens_of(*self.PROMPT, *self.GREEDY)
@@ -156,6 +129,39 @@ class Options(program.Folder):
                                 threads=2)
         self.assertLess(len(answer["sequences"][0]), 4000)
         self.assertEqual(answer["finish_reasons"], ["stop"])
+
+
+class Work(WithOptions):
+    """How it is cut; the slow part."""
+
+    def test_drafted_tokens_change_nothing(self):
+        drafts = (("--prompt-lookup-num-tokens", 4), ("--draft-model", program.MODEL, "--num-assistant-tokens", 3))
+        for how in (self.GREEDY, self.SAMPLED):
+            alone = self.tokens_of(*self.PROMPT, *how, threads=2)
+            for draft in drafts:
+                with self.subTest(how=how[0], draft=draft[0]):
+                    self.assertEqual(self.answer_of(*self.PROMPT, *how, *draft, ranks=2)["sequences"], alone)
+
+    def test_buckets_change_nothing(self):
+        alone = self.tokens_of(*self.PROMPT, *self.GREEDY)
+        for buckets in ("auto", "16,32"):
+            with self.subTest(buckets=buckets):
+                self.assertEqual(self.tokens_of(*self.PROMPT, *self.GREEDY, "--max-seq-len", 200, "--buckets", buckets,
+                                                threads=2), alone)
+
+    def test_lists_of_batch_sizes_and_chunks_change_nothing(self):
+        prompts = [[11, 45, 900, 3], [7] * 21, [29, 4], [8, 15, 16, 23, 42]]
+        rows = ("--ids-file", self.ids_file(prompts), "--max-new-tokens", 12, "--max-seq-len", 64)
+        for how in (self.GREEDY, self.SAMPLED):
+            alone = self.tokens_of(*rows, *how, "--batch-size", 4)
+            lists = self.answer_of(*rows, *how, "--batch-size", "4,1,2", "--context-length-estimate", "4,16", "--buckets",
+                                   "32", ranks=2)
+            self.assertEqual(lists["sequences"], alone)
+        self.assertEqual([lists[name] for name in ("batch_size", "batch_sizes", "context_buckets", "token_buckets",
+                                                   "dtype", "weights")], [4, [1, 2, 4], [4, 16], [32, 64], "f32", "dtype"])
+        names = [graph.split()[0] for graph in lists["graphs"]["list"]]
+        for name in ("prefill_4", "prefill_16", "decode_b1_32", "decode_b2_64", "decode_b4_64"):
+            self.assertIn(name, names)
 
 
 class Contradictions(program.Folder):
