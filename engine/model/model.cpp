@@ -102,17 +102,21 @@ Result<std::vector<int32_t>> Model::encode(std::string_view text, text::SpecialT
   return tokenizer->encode(text, special);
 }
 
+Result<std::string> Model::render_chat(const std::vector<text::Message>& messages, text::ChatOptions options) const {
+  LOCKSTEP_TRY(const text::ModelChat* chat, files_->read_chat());
+  return text::render_chat(*chat, messages, std::move(options));
+}
+
 Result<std::vector<int32_t>> Model::encode_chat(const std::vector<text::Message>& messages,
                                                 text::ChatOptions options) const {
-  LOCKSTEP_TRY(const text::ModelChat* chat, files_->read_chat());
-  LOCKSTEP_TRY(const std::string text, text::render_chat(*chat, messages, std::move(options)));
+  LOCKSTEP_TRY(const std::string text, render_chat(messages, std::move(options)));
   return encode(text, text::SpecialTokens::kOmit);  // a template writes the special tokens itself
 }
 
-Result<std::string> Model::decode(std::span<const int32_t> ids) const {
+Result<std::string> Model::decode(std::span<const int32_t> ids, text::SpecialPieces special) const {
   LOCKSTEP_TRY(const text::Tokenizer* tokenizer, files_->read_tokenizer());
   if (tokenizer == nullptr) return no_tokenizer("decode ids");
-  return tokenizer->decode({ids.begin(), ids.end()}, text::SpecialPieces::kSkip);
+  return tokenizer->decode({ids.begin(), ids.end()}, special);
 }
 
 }  // namespace lockstep

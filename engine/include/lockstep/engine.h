@@ -60,7 +60,7 @@ struct EngineFacts {
   std::vector<std::pair<std::string, double>> startup;               // seconds by phase, rank 0
   size_t graphs_expected = 0;                                        // number of graphs that the start compiles
   std::vector<std::string> graphs, graphs_after_start;               // as compiled
-  std::vector<RankMemory> memory;                                    // by rank
+  std::vector<RankMemory> memory;                                    // by rank: as started, then as ended
   std::optional<trace::GroupReport> report;  // time of every rank, where ObserveOptions::profile is set
 };
 

@@ -62,11 +62,14 @@ class Model {
   /// `kInvalidArgument` for text that is not UTF-8.
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       text::SpecialTokens special = text::SpecialTokens::kAdd) const;
-  /// The ids of a conversation in the model's chat template; special tokens and the date are filled in.
+  /// A conversation in the model's chat template, with the special tokens as text; the date is filled in.
+  Result<std::string> render_chat(const std::vector<text::Message>& messages, text::ChatOptions options = {}) const;
+  /// Its ids.
   Result<std::vector<int32_t>> encode_chat(const std::vector<text::Message>& messages,
                                            text::ChatOptions options = {}) const;
-  /// The text of `ids` without special tokens.
-  Result<std::string> decode(std::span<const int32_t> ids) const;
+  /// The text of `ids`.
+  Result<std::string> decode(std::span<const int32_t> ids,
+                             text::SpecialPieces special = text::SpecialPieces::kSkip) const;
 
   /// The most tokens that a sequence may have; empty: limited by its slot's capacity only.
   std::optional<int64_t> longest_sequence() const;
