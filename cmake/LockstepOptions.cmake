@@ -12,6 +12,8 @@ set(LOCKSTEP_XGRAMMAR "${PROJECT_SOURCE_DIR}/.venv/sources/xgrammar-0.2.8" CACHE
 option(LOCKSTEP_WITH_MEASURE "The commands bench, sweep, plan and doctor" ON)
 option(LOCKSTEP_WITH_JOURNAL "Journals of batch jobs; needs Cap'n Proto" ON)
 option(LOCKSTEP_WITH_SERVER "The command engine and the HTTP server; needs Cap'n Proto and libssl" ON)
+set(LOCKSTEP_WITH_PYTHON "AUTO" CACHE STRING "The Python package; needs nanobind and Python's headers: ON, OFF, or AUTO \
+(where they are found)")
 option(LOCKSTEP_WITH_TESTS "Tests and examples; needs GoogleTest" ON)
 set(LOCKSTEP_CPU_ISAS "all" CACHE STRING "Instruction sets that the CPU backend has kernels for, besides the portable ones: all, \
 native (the best that this machine and the compiler have), or a list of avx2, avx512, avx512_bf16, amx")
@@ -49,6 +51,17 @@ if(LOCKSTEP_WITH_CUDA)
   else()
     message(FATAL_ERROR "LOCKSTEP_WITH_CUDA is ON: found no nvcc, expected the wheels of tools/requirements-cuda.txt \
 in .venv-cuda; run scripts/setup, or name one with -DLOCKSTEP_NVCC=FILE")
+  endif()
+endif()
+if(LOCKSTEP_WITH_PYTHON)
+  lockstep_find_nanobind()
+  if(nanobind_FOUND)
+    set(LOCKSTEP_WITH_PYTHON ON)
+  elseif(LOCKSTEP_WITH_PYTHON STREQUAL "AUTO")
+    set(LOCKSTEP_WITH_PYTHON OFF)
+  else()
+    message(FATAL_ERROR "LOCKSTEP_WITH_PYTHON is ON: found no nanobind or no Python.h for ${LOCKSTEP_PYTHON}, expected both; \
+run scripts/setup, or name another Python with -DLOCKSTEP_PYTHON=FILE")
   endif()
 endif()
 if(LOCKSTEP_WITH_CACHE)

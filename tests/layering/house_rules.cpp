@@ -77,6 +77,7 @@ std::vector<FolderRule> folders() {
       {"engine/rpc",
        {"runtime/core", "runtime/constraint", "runtime/text", "runtime/generation", "engine/include/lockstep"},
        {"engine/rpc/server.h", "engine/rpc/listening.h", "engine/rpc/engine.capnp.h"}},
+      {"engine/python", {"engine/include/lockstep"}},
       {"engine", {"runtime/*", "shards", "actors", "engine/include/lockstep", "engine/*"}},
       {"engine/drivers.cpp", {"runtime/*", "runtime/backends/*", "engine"}},
       // The process around a group: the only folder that a client of the library needs besides its headers.
@@ -160,6 +161,7 @@ std::vector<ThirdPartyRule> third_parties() {
       {"caf/", {"actors"}},
       {"mpi.h", {"transport/mpi/adapter.cpp", "examples/02_mpi.cpp"}},
       {"lockstep/", {"examples"}},
+      {"nanobind/", {"engine/python"}},
       {"ATen/", aten},
       {"c10/", aten},
       {"torch/", aten},

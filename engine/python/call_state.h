@@ -1,0 +1,142 @@
+// The state of one call's requests, shared by the caller's thread and the engine's threads.
+//
+//   engine's threads                                  the caller's thread
+//   a step's logits ─► processors, criteria ┐
+//   a token ─► tokens ──────────────────────┼─► changed ─► PendingRequests::next_token, wait_done, answers
+//   the end of a request ─► done ───────────┘
+//
+// The GIL is never awaited under the mutex, so a thread that holds the GIL may take the mutex.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/engine.h"
+
+namespace lockstep::python {
+
+namespace nb = nanobind;
+
+/// A token on its way to the caller.
+struct StreamedToken {
+  size_t index = 0;           // of the answer
+  std::optional<int32_t> id;  // none: only text
+  std::string text;
+};
+
+/// A call that `ModelState::cancel_calls` can end.
+class CancellableCall {
+ public:
+  virtual ~CancellableCall() = default;
+  /// Without the GIL, on any thread.
+  virtual void cancel_requests() = 0;
+};
+
+/// What the calls of one open model share.
+class ModelState {
+ public:
+  std::atomic<std::thread::id> callback_thread;  // runs a processor or criterion now
+  std::atomic<std::thread::id> listener_thread;  // runs a listener now
+  std::atomic<bool> is_disowned = false;         // this process is a fork: the engine's threads do not exist
+
+  /// Whether the calling thread runs Python code that the engine waits for.
+  bool is_inside_callback() const {
+    const std::thread::id self = std::this_thread::get_id();
+    return callback_thread == self || listener_thread == self;
+  }
+
+  void add(CancellableCall& call) {
+    std::lock_guard lock(mutex_);
+    calls_.insert(&call);
+  }
+  void remove(CancellableCall& call) {
+    std::lock_guard lock(mutex_);
+    calls_.erase(&call);
+  }
+  void cancel_calls() {
+    std::lock_guard lock(mutex_);
+    for (CancellableCall* call : calls_) call->cancel_requests();
+  }
+
+ private:
+  std::mutex mutex_;  // guards the calls, which remove themselves
+  std::set<CancellableCall*> calls_;
+};
+
+/// Owns the Python objects that the requests of one call use.
+class CallState {
+ public:
+  explicit CallState(std::shared_ptr<ModelState> model) : model_(std::move(model)) {}
+  ~CallState();
+  CallState(const CallState&) = delete;
+  CallState& operator=(const CallState&) = delete;
+
+  ModelState& model() const { return *model_; }
+
+  /// Runs `work`, which calls Python, on an engine's thread. A Python exception is kept for the caller, and fails the
+  /// request by a C++ exception.
+  template <typename Work>
+  auto call_python(Work&& work) {
+    const nb::gil_scoped_acquire acquired;
+    const ThreadMark mark(model_->callback_thread);
+    try {
+      return work();
+    } catch (nb::python_error& failure) {
+      keep(failure);
+    } catch (const std::exception& failure) {
+      keep(failure.what());
+    }
+    throw std::runtime_error("a callback of the request raised an exception");
+  }
+
+  /// Keeps `function` until `clear`. With the GIL.
+  nb::handle own(nb::object function) { return owned_.emplace_back(std::move(function)); }
+
+  /// Raises the exception of a callback, if there was one. With the GIL.
+  void raise_failure();
+
+  void add_token(StreamedToken token);
+  void add_done();
+  /// `function` is called, without arguments and on the delivery thread, when tokens or ends are added. With the GIL.
+  void set_listener(nb::object function);
+  /// Releases the Python objects, after the requests are done. With the GIL.
+  void clear();
+
+  std::mutex mutex;  // guards the three below
+  std::condition_variable changed;
+  std::deque<StreamedToken> tokens;
+  size_t done = 0;  // requests
+
+ private:
+  struct ThreadMark {
+    explicit ThreadMark(std::atomic<std::thread::id>& marked) : thread(marked) { thread = std::this_thread::get_id(); }
+    ~ThreadMark() { thread = std::thread::id(); }
+    std::atomic<std::thread::id>& thread;
+  };
+
+  void keep(nb::python_error& failure);
+  void keep(const char* what);
+  void notify();
+
+  std::shared_ptr<ModelState> model_;
+  // Guarded by the GIL.
+  std::vector<nb::object> owned_;
+  nb::object failure_;  // the first exception of a callback
+  nb::object listener_;
+  std::atomic<bool> has_listener_ = false;
+};
+
+}  // namespace lockstep::python

@@ -1,0 +1,353 @@
+"""A model that is open for requests."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from . import _lockstep
+from .arrays import TokenRows, read_rows
+from .callbacks import (LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of,
+                        is_of_transformers, process_of)
+from .config import read_config
+from .errors import Error, bad_input
+from .outputs import Completion, GenerateOutput, generate_output, sequences_of
+from .sampling_params import SamplingParams
+from .stream import TokenStream
+from .tokenizer import Tokenizer
+
+Message = dict[str, Any]
+Prompt = str | Sequence[int] | np.ndarray
+
+
+def _log(rank: int, level: str, line: str) -> None:
+    import logging
+
+    logging.getLogger("lockstep").log(getattr(logging, level.upper()), "rank %d: %s", rank, line)
+
+
+class Model:
+    """A Hugging Face directory, open on ranks that are threads of this process.
+
+    Every method may be called by many threads at once; their requests share the batch. The GIL is released while the model
+    works. Ctrl-C ends the call that it interrupts, and nothing else. Use it in a ``with`` block, or call `close`.
+
+    Raises `lockstep.InputError` for a directory or an option that is wrong, and `lockstep.Error` for a model, degree or
+    option that is not supported, and for a model that does not fit into memory.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, tp: int = 1, dtype: Any = None,
+                 int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
+                 prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
+                 backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
+                 max_logprobs: int = 20) -> None:
+        """Reads the weights and compiles the graphs.
+
+        Args:
+            directory: config.json, \\*.safetensors or pytorch_model\\*.bin, tokenizer.json.
+            tp: the number of ranks that share the model: the tensor-parallel degree.
+            dtype: of weights and activations: "float32", "bfloat16", "float16"; default: the checkpoint's.
+            int8_group: matrices as 8-bit integers with one scale per this many columns.
+            batch_size: sequences that run at once; default: 8. Others wait.
+            max_seq_len: tokens of a sequence; default: the model's limit. Memory is committed as tokens arrive.
+            prefill_chunk: rows of a prefill step.
+            threads: of a rank; default: the cores that only it may use.
+            backend: "cpu", or another that the build has.
+            backend_options: of the backend, such as {"instruction-set": "avx2"}.
+            memory_budget: bytes of a rank; a model that needs more is refused before weights are read.
+            scoring: whether `score` is possible, which takes one more graph.
+            max_logprobs: the largest `top` of `score`.
+        """
+        self._closed = False
+        self._uses = 0
+        self._idle = threading.Condition()
+        self._open = _lockstep.open_model(
+            directory=os.fspath(directory), tp=tp, dtype=None if dtype is None else str(dtype).removeprefix("torch."),
+            int8_group=int8_group, batch_size=batch_size, max_seq_len=max_seq_len, prefill_chunk=prefill_chunk,
+            threads=threads, backend=backend, backend_options=backend_options or {}, memory_budget=memory_budget,
+            scoring=scoring, max_logprobs=max_logprobs, log=_log)
+        self._forked = False
+        self._vocabulary = self._open.vocabulary()
+        self._tokenizer = Tokenizer(self._open)
+        _open_models.add(self)
+        for warning in self._open.warnings():
+            _log(0, "warning", warning)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("[python] cannot pickle or copy a lockstep.Model: found one with threads and weights, expected plain "
+                        "data; open a model in the process that uses it")
+
+    def __repr__(self) -> str:
+        facts = self._open.facts()
+        state = "" if self._open.is_open() else ", closed"
+        return f"<lockstep.Model {self._open.model_type()} tp={facts['ranks']} {facts['dtype']}{state}>"
+
+    def close(self) -> None:
+        """Ends open requests with an error of the kind "cancelled", then the ranks. No effect on a closed model."""
+        if not self._forked:
+            self._open.close()
+
+    @contextmanager
+    def _use(self) -> Iterator[_lockstep.OpenModel]:
+        """The engine, for a call of it. Raises `lockstep.Error` in a forked child."""
+        if self._forked:
+            raise Error("[python] cannot use the model: found a forked process, expected the one that opened it; open a "
+                        "model here, or start processes with the method spawn", "failed_precondition")
+        with self._idle:
+            self._uses += 1
+        try:
+            yield self._open
+        finally:
+            with self._idle:
+                self._uses -= 1
+                self._idle.notify_all()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self._tokenizer
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Degree, threads, backend, sizes, compiled graphs and the seconds of each phase of the start."""
+        with self._use() as engine:
+            facts = engine.facts()
+        del facts["memory"]
+        return facts
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Requests and tokens until now."""
+        with self._use() as engine:
+            return engine.counters()
+
+    def memory(self) -> list[dict[str, int]]:
+        """The memory of each rank in bytes: of the start, and of the end once the model is closed.
+
+        "weights" as packed, "states_reserved" and "states_resident" (KV cache), "workspace" (activations), "peak_loading"
+        and "peak" of the process, "read_loading", "files" and "read_ahead" of the weight files.
+        """
+        with self._use() as engine:
+            return engine.facts()["memory"]
+
+    def generate(self, input_ids: Any, attention_mask: Any = None, *, generation_config: Any = None,
+                 logits_processor: Sequence[LogitsProcessor] | None = None,
+                 stopping_criteria: Sequence[StoppingCriterion] | None = None,
+                 prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, streamer: Any = None,
+                 negative_prompt_ids: Any = None, negative_prompt_attention_mask: Any = None,
+                 **options: Any) -> Any:
+        """Generates as transformers' ``generate``.
+
+        Args:
+            input_ids: [rows, tokens]: a list of lists, which may have several lengths, a numpy array or a torch tensor, of
+                integers.
+            attention_mask: [rows, tokens] of 0 and 1; 0 hides padding, on the left, on the right or inside. Without it
+                arrays are taken to be padded with pad_token_id where that is not an end token, as in transformers.
+            generation_config: a dict or an object with ``to_dict()``, such as transformers' GenerationConfig.
+            logits_processor: functions of (ids int64 [rows, n], scores float32 [rows, vocabulary]) that return scores;
+                the rows are those of one prompt: 1, or its beams. Classes of transformers get torch tensors, others numpy
+                arrays. Ids have no padding.
+            stopping_criteria: functions of (ids int64 [1, n], scores float32 [1, vocabulary]) that return whether the row
+                ends.
+            prefix_allowed_tokens_fn: a function of (index of the prompt, ids int64 [n]) that returns the ids that may
+                follow.
+            streamer: an object with ``put(ids)`` and ``end()``, for one row without beams.
+            negative_prompt_ids, negative_prompt_attention_mask: with guidance_scale, as input_ids.
+            **options: every field of GenerationConfig; `lockstep.generation_options` lists them. None keeps the model's.
+
+        Returns:
+            [rows · num_return_sequences, prompt and new tokens], padded on the right with pad_token_id, of the kind that
+            was passed; with ``return_dict_in_generate=True`` a `GenerateOutput`.
+
+        Raises:
+            TypeError: text instead of ids.
+            lockstep.InputError: an empty row, ids out of range, arrays of floats, a mask of another shape, or an option
+                with a wrong name or value. It is a ValueError.
+            An exception of a callback, unchanged; other requests go on.
+        """
+        what = "cannot generate"
+        config, own = read_config(self._open.generation_config(), generation_config, options)
+        pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
+        hidden = None if pad_token_id in config.eos_token_ids else config.pad_token_id
+        prompts = read_rows(what, input_ids, attention_mask, vocabulary=self._vocabulary, hidden_padding=hidden)
+        negative = None
+        if negative_prompt_ids is not None:
+            negative = read_rows("cannot take negative_prompt_ids", negative_prompt_ids, negative_prompt_attention_mask,
+                                 vocabulary=self._vocabulary, hidden_padding=hidden)
+            if len(negative.rows) != len(prompts.rows):
+                raise bad_input(what, f"{len(negative.rows)} rows of negative_prompt_ids", str(len(prompts.rows)),
+                                "pass one for each prompt")
+        if streamer is not None:
+            if len(prompts.rows) > 1 or config.num_return_sequences > 1:
+                raise bad_input(what, "a streamer for several rows", "one row", "generate one row at a time")
+            config.validate_streaming()
+        with self._use() as engine:
+            pending = self._submit(engine, prompts, negative, config, streams=streamer is not None, special_text=False,
+                                   callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
+            if streamer is not None:
+                _stream_to(streamer, prompts.given[0], pending)
+            answers = pending.answers()
+        if own.get("return_dict_in_generate"):
+            return generate_output(prompts, answers, pad_token_id)
+        return sequences_of(prompts, answers, pad_token_id)
+
+    def _submit(self, engine: _lockstep.OpenModel, prompts: TokenRows, negative: TokenRows | None,
+                config: _lockstep.GenerationConfig, *, streams: bool, special_text: bool,
+                callbacks: tuple[Any, Any, Any]) -> _lockstep.PendingRequests:
+        processors, criteria, prefix = callbacks
+        rows = [(row, None if negative is None else negative.rows[number], prompts.masked_inside[number])
+                for number, row in enumerate(prompts.rows)]
+        return engine.submit(rows=rows, config=config, streams=streams, special_text=special_text,
+                             process=process_of(processors), is_met=is_met_of(criteria), allowed=allowed_of(prefix))
+
+    def score(self, input_ids: Any, attention_mask: Any = None, *, top: int = 0) -> list[dict[str, Any]]:
+        """The log-probability of each given token, given those before it.
+
+        Args:
+            input_ids, attention_mask: as for `generate`. Rows are batched, with running requests too.
+            top: the number of likeliest tokens to name at each position, at most max_logprobs of the model.
+
+        Returns:
+            For each row "ids"; "logprobs", natural logarithms, the first None; "top", by position a list of
+            (id, log-probability), likeliest first, the first empty; and "perplexity", None for a row of one token.
+
+        Raises:
+            As `generate`.
+        """
+        texts = read_rows("cannot score", input_ids, attention_mask, vocabulary=self._vocabulary)
+        with self._use() as engine:
+            rows = engine.submit_texts(texts.rows, top).scores()
+        for row in rows:
+            known = row["logprobs"][1:]
+            row["perplexity"] = float(np.exp(-np.mean(known))) if known else None
+        return rows
+
+    def _prompt_rows(self, what: str, prompts: Sequence[Prompt]) -> TokenRows:
+        ids = [self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+        return read_rows(what, ids, vocabulary=self._vocabulary)
+
+    def _text_config(self, params: SamplingParams | None, generation_config: Any,
+                     options: dict[str, Any]) -> _lockstep.GenerationConfig:
+        base = self._open.generation_config()
+        if params is not None:
+            options = params.generation_options(base.eos_token_ids) | options
+        return read_config(base, generation_config, options)[0]
+
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None, *, generation_config: Any = None,
+               logits_processor: Sequence[LogitsProcessor] | None = None,
+               stopping_criteria: Sequence[StoppingCriterion] | None = None,
+               prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, skip_special_tokens: bool = True,
+               **options: Any) -> TokenStream:
+        """The tokens of one prompt as they are made, for ``for`` and for ``async for``.
+
+        `prompt` is text or one row of ids; the other arguments and the errors are those of `generate`. Beam search has no
+        tokens before its end, so it is refused.
+        """
+        config = self._text_config(sampling_params, generation_config, options)
+        config.validate_streaming()
+        prompts = self._prompt_rows("cannot stream", [prompt])
+        special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
+        with self._use() as engine:
+            return TokenStream(self, self._submit(
+                engine, prompts, None, config, streams=True, special_text=special,
+                callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn)))
+
+    def complete(self, prompts: Prompt | Sequence[Prompt], sampling_params: SamplingParams | None = None, *,
+                 generation_config: Any = None, logits_processor: Sequence[LogitsProcessor] | None = None,
+                 stopping_criteria: Sequence[StoppingCriterion] | None = None,
+                 prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, skip_special_tokens: bool = True,
+                 progress: bool = True, **options: Any) -> list[Completion]:
+        """Completes many prompts, in order; as vLLM's ``LLM.generate``.
+
+        Args:
+            prompts: a text, or a list whose items are texts or rows of ids.
+            sampling_params: options under vLLM's names.
+            skip_special_tokens: whether texts leave out special tokens.
+            progress: whether to show a progress bar on a terminal, where tqdm is installed.
+
+        The other arguments and the errors are those of `generate`.
+        """
+        listed = [prompts] if isinstance(prompts, str) else list(prompts)
+        config = self._text_config(sampling_params, generation_config, options)
+        rows = self._prompt_rows("cannot complete", listed)
+        special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
+        with self._use() as engine:
+            pending = self._submit(engine, rows, None, config, streams=False, special_text=special,
+                                   callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
+            if progress:
+                _show_progress(pending)
+            answers = pending.answers()
+        return [Completion(prompt if isinstance(prompt, str) else None, row.tolist(), outputs)
+                for prompt, row, outputs in zip(listed, rows.rows, answers)]
+
+    def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]],
+             sampling_params: SamplingParams | None = None, *, tools: list[Any] | None = None,
+             chat_template_kwargs: dict[str, Any] | None = None, **options: Any) -> list[Completion]:
+        """Answers a conversation, or each of several, in the model's chat template; as vLLM's ``LLM.chat``.
+
+        `tools` and `chat_template_kwargs` go to the template; `options` are the other arguments of `complete`.
+        """
+        conversations = [messages] if messages and isinstance(messages[0], dict) else messages
+        ids = [self._tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tools=tools,
+                                                   **(chat_template_kwargs or {})) for conversation in conversations]
+        return self.complete(ids, sampling_params, **options)
+
+
+def _stream_to(streamer: Any, prompt: np.ndarray, pending: _lockstep.PendingRequests) -> None:
+    """Calls the streamer as transformers does, on the caller's thread: the prompt, then each token."""
+    convert: Callable[[np.ndarray], Any] = lambda ids: ids
+    if is_of_transformers(streamer):
+        convert = sys.modules["torch"].from_numpy
+    streamer.put(convert(prompt[np.newaxis]))
+    while (token := pending.next_token()) is not None:
+        if token.id is not None:
+            streamer.put(convert(np.asarray([token.id], np.int64)))
+    streamer.end()
+
+
+def _show_progress(pending: _lockstep.PendingRequests) -> None:
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        return
+    done = 0
+    with tqdm(total=len(pending), unit="prompt", disable=None) as bar:
+        while done < len(pending):
+            before, done = done, pending.wait_done(done)
+            bar.update(done - before)
+
+
+_open_models: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Before the interpreter ends, after which the engine's threads could not call Python."""
+    for model in list(_open_models):
+        model.close()
+        with model._idle:
+            model._idle.wait_for(lambda uses=model: uses._uses == 0, timeout=5)
+
+
+def _disown_all() -> None:
+    """In a forked child."""
+    for model in list(_open_models):
+        model._forked = True
+        model._open.disown()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_disown_all)

@@ -1,0 +1,192 @@
+// The extension module lockstep._lockstep: the library's door for the package lockstep, which users import.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "engine/python/errors.h"
+#include "engine/python/open_model.h"
+#include "engine/python/plain_data.h"
+
+namespace lockstep::python {
+namespace {
+
+using namespace nanobind::literals;
+
+using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::vector<int32_t> vector_of(const Ids& ids) { return {ids.data(), ids.data() + ids.size()}; }
+
+void bind_generation_config(nb::module_& module) {
+  nb::class_<GenerationConfig>(module, "GenerationConfig")
+      .def("copy", [](const GenerationConfig& config) { return config; })
+      .def("set", [](GenerationConfig& config, std::string_view name,
+                     std::string_view json) { value_of(config.set(name, json)); })
+      .def("validate", [](const GenerationConfig& config) { value_of(config.validate()); })
+      .def("validate_streaming", [](const GenerationConfig& config) { value_of(config.validate_streaming()); })
+      .def_ro("num_beams", &GenerationConfig::num_beams)
+      .def_ro("num_return_sequences", &GenerationConfig::num_return_sequences)
+      .def_ro("eos_token_ids", &GenerationConfig::eos_token_ids)
+      .def_ro("pad_token_id", &GenerationConfig::pad_token_id)
+      .def_ro("output_scores", &GenerationConfig::output_scores)
+      .def_ro("output_logits", &GenerationConfig::output_logits);
+  // Fails for options that are not supported; returns those that are not known.
+  module.def("unknown_options", [](std::string_view json, std::string_view origin) {
+    return value_of(generation::parse_generation_config(json, origin)).ignored;
+  });
+  module.def("generation_options", generation_option_rows);
+}
+
+void bind_answers(nb::module_& module) {
+  nb::class_<FinishedAnswer>(module, "Answer", "One answer to a prompt.")
+      .def_prop_ro(
+          "token_ids", [](const FinishedAnswer& self) { return self.answer.ids; },
+          "The new ids, up to and with the end token.")
+      .def_prop_ro(
+          "text", [](const FinishedAnswer& self) { return self.answer.text; },
+          "Their text, cut before a stop string; empty without a tokenizer.")
+      .def_prop_ro(
+          "finish_reason", [](const FinishedAnswer& self) { return to_string(self.answer.reason); },
+          "'eos', 'length', 'stop' or 'cancelled'.")
+      .def_prop_ro(
+          "stop_string", [](const FinishedAnswer& self) { return self.answer.stop_string; },
+          "The stop string that ended it; empty: none.")
+      .def_prop_ro(
+          "sequence_score", [](const FinishedAnswer& self) { return self.answer.score; },
+          "Of a beam: the sum of log-probabilities over length ** length_penalty; None without beams.")
+      .def_prop_ro(
+          "cached_tokens", [](const FinishedAnswer& self) { return self.answer.cached_tokens; },
+          "Tokens of the prompt that the KV cache already held.")
+      .def_prop_ro("logprobs", logprobs_of,
+                   "With top_logprobs: (log-probability, [(id, log-probability), ...]) for each token; else None.")
+      .def_prop_ro("scores", scores_of, "With output_scores: float32 [tokens, vocabulary], processed; else None.")
+      .def_prop_ro(
+          "logits", [](nb::pointer_and_handle<FinishedAnswer> self) { return logits_of(*self.p, self.h); },
+          "With output_logits: float32 [tokens, vocabulary], raw; else None.")
+      .def("__repr__", [](nb::handle self) {
+        return nb::str("Answer(text={!r}, finish_reason={!r})").format(self.attr("text"), self.attr("finish_reason"));
+      });
+}
+
+void bind_pending(nb::module_& module) {
+  nb::class_<StreamedToken>(module, "StreamedToken")
+      .def_ro("index", &StreamedToken::index)
+      .def_ro("id", &StreamedToken::id)
+      .def_ro("text", &StreamedToken::text);
+  nb::class_<PendingRequests>(module, "PendingRequests")
+      .def("wait_done", &PendingRequests::wait_done)
+      .def("is_done", &PendingRequests::is_done)
+      .def("cancel", &PendingRequests::cancel)
+      .def("next_token", &PendingRequests::next_token)
+      .def("take_token", &PendingRequests::take_token)
+      .def("set_listener", &PendingRequests::set_listener)
+      .def("answers", &PendingRequests::answers)
+      .def("__len__", &PendingRequests::size);
+  nb::class_<PendingTexts>(module, "PendingTexts").def("scores", [](PendingTexts& texts) {
+    nb::list rows;
+    for (const std::vector<TokenScore>& text : texts.scores()) rows.append(dict_of(text));
+    return rows;
+  });
+}
+
+/// Rows of (ids, negative ids or None, number of ids that a mask hid inside).
+std::vector<PromptRow> rows_of(const std::vector<std::tuple<Ids, std::optional<Ids>, int64_t>>& given) {
+  std::vector<PromptRow> rows;
+  for (const auto& [ids, negative, masked_inside] : given) {
+    rows.push_back({vector_of(ids), negative ? vector_of(*negative) : std::vector<int32_t>(), masked_inside});
+  }
+  return rows;
+}
+
+text::SpecialTokens special_tokens(bool adds) { return adds ? text::SpecialTokens::kAdd : text::SpecialTokens::kOmit; }
+
+std::string decode(const OpenModel& open, const std::vector<int32_t>& ids, bool skips_special) {
+  const auto special = skips_special ? text::SpecialPieces::kSkip : text::SpecialPieces::kKeep;
+  return value_of(open.model().decode(ids, special));
+}
+
+/// `messages`: JSON objects with at least a role; `variables`: a JSON object of the template's other variables.
+std::string render_chat(const OpenModel& open, const std::vector<std::string>& messages, bool add_generation_prompt,
+                        const std::string& variables) {
+  std::vector<text::Message> turns;
+  for (const std::string& fields : messages) turns.push_back({.role = {}, .content = {}, .fields_json = fields});
+  return value_of(
+      open.model().render_chat(turns, {.add_generation_prompt = add_generation_prompt, .variables_json = variables}));
+}
+
+std::unique_ptr<OpenModel> open_model(const std::string& directory, int tp, const std::optional<std::string>& dtype,
+                                      std::optional<int64_t> int8_group, std::optional<int64_t> batch_size,
+                                      std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
+                                      std::optional<int> threads, const std::string& backend,
+                                      const std::map<std::string, std::string>& backend_options,
+                                      std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
+                                      nb::object log) {
+  ModelOptions model_options{.int8_group = int8_group};
+  if (dtype) model_options.dtype = value_of(dtype_from_config_name(*dtype));
+  EngineOptions options{.slots = batch_size,
+                        .capacity = max_seq_len,
+                        .prefill_chunk = prefill_chunk,
+                        .backend = backend,
+                        .backend_options = backend_options,
+                        .threads = threads,
+                        .scoring = scoring ? Scoring::kOn : Scoring::kOff,
+                        .scored_top = max_logprobs};
+  if (memory_budget) options.memory_budget = Bytes(*memory_budget);
+  return std::make_unique<OpenModel>(directory, tp, model_options, std::move(options), std::move(log));
+}
+
+void bind_open_model(nb::module_& module) {
+  nb::class_<OpenModel>(module, "OpenModel")
+      .def(
+          "submit",
+          [](OpenModel& open, const std::vector<std::tuple<Ids, std::optional<Ids>, int64_t>>& rows,
+             const GenerationConfig& config, bool streams, bool special_text, nb::object process, nb::object is_met,
+             nb::object allowed) {
+            return open.submit(rows_of(rows), config, {.streams = streams, .special_text = special_text},
+                               {std::move(process), std::move(is_met), std::move(allowed)});
+          },
+          "rows"_a, "config"_a, "streams"_a, "special_text"_a, "process"_a.none(), "is_met"_a.none(),
+          "allowed"_a.none())
+      .def("submit_texts",
+           [](OpenModel& open, const std::vector<Ids>& texts, int64_t top) {
+             std::vector<std::vector<int32_t>> ids;
+             for (const Ids& text : texts) ids.push_back(vector_of(text));
+             return open.submit_texts(ids, top);
+           })
+      .def("close", &OpenModel::close)
+      .def("disown", &OpenModel::disown)
+      .def("is_open", &OpenModel::is_open)
+      .def("facts", [](const OpenModel& open) { return dict_of(open.facts()); })
+      .def("counters", [](const OpenModel& open) { return dict_of(open.counters()); })
+      .def("generation_config", [](const OpenModel& open) { return open.model().generation(); })
+      .def("warnings", [](const OpenModel& open) { return open.model().warnings(); })
+      .def("vocabulary", [](const OpenModel& open) { return open.model().spec().vocabulary; })
+      .def("model_type", [](const OpenModel& open) { return open.model().spec().model_type; })
+      .def("encode",
+           [](const OpenModel& open, std::string_view text, bool adds_special) {
+             return value_of(open.model().encode(text, special_tokens(adds_special)));
+           })
+      .def("decode", decode)
+      .def("render_chat", render_chat);
+  module.def("open_model", open_model, nb::kw_only(), "directory"_a, "tp"_a, "dtype"_a.none(), "int8_group"_a.none(),
+             "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
+             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "log"_a);
+}
+
+}  // namespace
+}  // namespace lockstep::python
+
+NB_MODULE(_lockstep, module) {
+  using namespace lockstep::python;
+  module.attr("__version__") = LOCKSTEP_VERSION;
+  bind_generation_config(module);
+  bind_answers(module);
+  bind_pending(module);
+  bind_open_model(module);
+}

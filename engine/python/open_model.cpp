@@ -1,0 +1,180 @@
+#include "engine/python/open_model.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string_view.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/python/errors.h"
+
+namespace lockstep::python {
+namespace {
+
+Error closed() {
+  return {ErrorKind::kFailedPrecondition,
+          "[python] cannot use the model: found a closed one, expected an open one; make another lockstep.Model"};
+}
+
+/// Python's names of levels, in lower case.
+std::string_view name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "debug";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kWarning: return "warning";
+    case LogLevel::kError: return "error";
+  }
+  return "error";
+}
+
+GroupOptions options_with(nb::handle log) {
+  GroupOptions options;
+  options.log = [log](int rank, LogLevel level, std::string_view line) {
+    const nb::gil_scoped_acquire acquired;
+    try {
+      log(rank, name_of(level), line);
+    } catch (nb::python_error& failure) {
+      failure.discard_as_unraisable("lockstep's log");
+    }
+  };
+  return options;
+}
+
+Error in_row(const Error& error, size_t row, size_t rows) {
+  if (rows == 1) return error;
+  return {error.kind, fmt::format("{} (row {})", error.message, row), error.origin_rank};
+}
+
+OnToken streamed_to(const std::shared_ptr<CallState>& state) {
+  return [state](const Token& token) {
+    state->add_token({.index = token.answer,
+                      .id = token.id == kNoToken ? std::nullopt : std::optional(token.id),
+                      .text = std::string(token.text)});
+    return Verdict::kContinue;
+  };
+}
+
+}  // namespace
+
+OpenModel::OpenModel(const std::string& directory, int ranks, const ModelOptions& model_options, EngineOptions options,
+                     nb::object log)
+    : model_(value_of(without_gil([&] { return Model::open(directory, model_options); }))),
+      options_(std::move(options)),
+      log_(std::move(log)) {
+  const auto opened = [&]() -> Result<void> {
+    GroupOptions group_options = options_with(log_);
+    LOCKSTEP_TRY(group_,
+                 ranks == 1 ? Group::alone(std::move(group_options)) : Group::threads(ranks, std::move(group_options)));
+    LOCKSTEP_TRY(engine_, Engine::open(*group_, model_, options_));
+    return ok();
+  };
+  const Result<void> done = without_gil(opened);
+  if (!done.has_value()) without_gil([this] { group_.reset(); });
+  value_of(done);
+  options_.slots = engine_->facts().slots;
+  options_.capacity = engine_->facts().capacity;
+}
+
+OpenModel::~OpenModel() {
+  if (engine_ != nullptr) static_cast<void>(without_gil([this] { return end(); }));
+}
+
+bool OpenModel::is_open() const {
+  return without_gil([this] {
+    std::shared_lock lock(mutex_);
+    return engine_ != nullptr;
+  });
+}
+
+EngineFacts OpenModel::facts() const {
+  return without_gil([this] {
+    std::shared_lock lock(mutex_);
+    return engine_ != nullptr ? engine_->facts() : last_facts_;
+  });
+}
+
+EngineCounters OpenModel::counters() const {
+  return without_gil([this] {
+    std::shared_lock lock(mutex_);
+    return engine_ != nullptr ? engine_->counters() : last_counters_;
+  });
+}
+
+Result<std::unique_ptr<PendingRequests>> OpenModel::submit_all(std::vector<Request> requests,
+                                                               const std::shared_ptr<CallState>& state) {
+  std::shared_lock lock(mutex_);
+  if (engine_ == nullptr) return closed();
+  for (size_t row = 0; row < requests.size(); ++row) {
+    const Result<void> checked = check_request(model_, options_, requests[row]);
+    if (!checked.has_value()) return in_row(checked.error(), row, requests.size());
+  }
+  LOCKSTEP_TRY(std::vector<RequestHandle> handles, engine_->submit(std::move(requests)));
+  return std::make_unique<PendingRequests>(state, std::move(handles), static_cast<size_t>(model_.spec().vocabulary));
+}
+
+std::unique_ptr<PendingRequests> OpenModel::submit(std::vector<PromptRow> rows, const GenerationConfig& config,
+                                                   const CallOptions& options, const Callbacks& callbacks) {
+  const auto state = std::make_shared<CallState>(state_);
+  const auto answers = static_cast<uint64_t>(std::max(config.num_return_sequences, 1));
+  std::vector<Request> requests;
+  requests.reserve(rows.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    Request& request = requests.emplace_back(Request{.prompt = {.ids = std::move(rows[row].ids),
+                                                                .negative = std::move(rows[row].negative),
+                                                                .masked_inside = rows[row].masked_inside},
+                                                     .config = config,
+                                                     .random_row = row * answers,
+                                                     .special_text = options.special_text});
+    if (options.streams) request.on_token = streamed_to(state);
+    add_callbacks(request, callbacks, static_cast<int64_t>(row), state);
+  }
+  return value_of(without_gil([&] { return submit_all(std::move(requests), state); }));
+}
+
+std::unique_ptr<PendingTexts> OpenModel::submit_texts(const std::vector<std::vector<int32_t>>& texts, int64_t top) {
+  const auto submitted = [&]() -> Result<std::unique_ptr<PendingTexts>> {
+    std::shared_lock lock(mutex_);
+    if (engine_ == nullptr) return closed();
+    LOCKSTEP_TRY_VOID(check_texts(model_, options_, texts, top));
+    std::vector<ScoreHandle> handles;
+    for (const std::vector<int32_t>& ids : texts) {
+      LOCKSTEP_TRY(ScoreHandle handle, engine_->submit_text(ids, top));
+      handles.push_back(std::move(handle));
+    }
+    return std::make_unique<PendingTexts>(std::make_shared<CallState>(state_), std::move(handles));
+  };
+  return value_of(without_gil(submitted));
+}
+
+void OpenModel::close() {
+  value_of(without_gil([this] { return end(); }));
+}
+
+Result<void> OpenModel::end() {
+  std::unique_ptr<Engine> engine;
+  {
+    std::unique_lock lock(mutex_);
+    if (engine_ == nullptr) return ok();
+    last_facts_ = engine_->facts();
+    last_counters_ = engine_->counters();
+    engine = std::move(engine_);
+  }
+  state_->cancel_calls();
+  const Result<void> ended = engine->close();
+  {
+    std::unique_lock lock(mutex_);
+    last_facts_ = engine->facts();
+    last_counters_ = engine->counters();
+  }
+  engine.reset();
+  group_.reset();
+  return ended;
+}
+
+void OpenModel::disown() {
+  state_->is_disowned = true;
+  static_cast<void>(engine_.release());
+  static_cast<void>(group_.release());
+}
+
+}  // namespace lockstep::python

@@ -1,0 +1,71 @@
+// A model on ranks that are threads of this process, open for the requests of all Python threads.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "engine/python/callbacks.h"
+#include "engine/python/pending.h"
+#include "lockstep/engine.h"
+
+namespace lockstep::python {
+
+/// One prompt of a call.
+struct PromptRow {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> negative;
+  int64_t masked_inside = 0;
+};
+
+/// How the requests of a call are delivered.
+struct CallOptions {
+  bool streams = false;
+  bool special_text = false;  // whether texts contain special tokens
+};
+
+/// Its methods are called with the GIL and release it while they work.
+class OpenModel {
+ public:
+  /// `log(rank, level, line)` receives the engine's log lines, on any thread. Raises the error of a failed start.
+  OpenModel(const std::string& directory, int ranks, const ModelOptions& model_options, EngineOptions options,
+            nb::object log);
+  ~OpenModel();
+  OpenModel(const OpenModel&) = delete;
+  OpenModel& operator=(const OpenModel&) = delete;
+
+  const Model& model() const { return model_; }
+  bool is_open() const;
+  EngineFacts facts() const;
+  EngineCounters counters() const;
+
+  /// Submits all rows or none. An error names the row.
+  std::unique_ptr<PendingRequests> submit(std::vector<PromptRow> rows, const GenerationConfig& config,
+                                          const CallOptions& options, const Callbacks& callbacks);
+  /// Submits all texts or none. An error names the text.
+  std::unique_ptr<PendingTexts> submit_texts(const std::vector<std::vector<int32_t>>& texts, int64_t top);
+
+  /// Cancels open requests and ends the ranks. No effect on a closed model.
+  void close();
+  /// Gives the engine up without a destructor, in a forked child, which does not have its threads.
+  void disown();
+
+ private:
+  Result<void> end();
+  Result<std::unique_ptr<PendingRequests>> submit_all(std::vector<Request> requests,
+                                                      const std::shared_ptr<CallState>& state);
+
+  const Model model_;
+  EngineOptions options_;
+  nb::object log_;
+  const std::shared_ptr<ModelState> state_ = std::make_shared<ModelState>();  // calls may outlive the model
+  mutable std::shared_mutex mutex_;  // guards the engine against its end; not awaited with the GIL
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<Engine> engine_;  // null: closed
+  EngineFacts last_facts_;          // of the closed engine
+  EngineCounters last_counters_;
+};
+
+}  // namespace lockstep::python
