@@ -57,7 +57,9 @@ if(LOCKSTEP_SHARED)
   set_property(TARGET lockstep_shared PROPERTY LINK_DEPENDS ${archives})
   set_target_properties(lockstep_shared PROPERTIES
                         OUTPUT_NAME lockstep VERSION "${PROJECT_VERSION}"
-                        SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+                        SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}" INSTALL_RPATH "$ORIGIN")
+  # DT_RPATH: the libraries beside it are found for the libraries that it needs, too (engine/python/bundle.cmake).
+  target_link_options(lockstep_shared PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS lockstep_shared LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 

@@ -20,12 +20,6 @@ void CallState::keep(const char* what) {
   keep(failure);
 }
 
-void CallState::raise_failure() {
-  if (!failure_.is_valid()) return;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(failure_.ptr())), failure_.ptr());
-  throw nb::python_error();
-}
-
 void CallState::set_listener(nb::object function) {
   listener_ = std::move(function);
   has_listener_ = true;
@@ -61,12 +55,12 @@ void CallState::notify() {
   }
 }
 
-void CallState::clear() {
+nb::object CallState::clear() {
   has_listener_ = false;
   // Python code that these destructors run may use this object.
   const std::vector<nb::object> owned = std::move(owned_);
-  const nb::object failure = std::move(failure_);
   const nb::object listener = std::move(listener_);
+  return std::move(failure_);
 }
 
 }  // namespace lockstep::python

@@ -105,15 +105,13 @@ class CallState {
   /// Keeps `function` until `clear`. With the GIL.
   nb::handle own(nb::object function) { return owned_.emplace_back(std::move(function)); }
 
-  /// Raises the exception of a callback, if there was one. With the GIL.
-  void raise_failure();
-
   void add_token(StreamedToken token);
   void add_done();
   /// `function` is called, without arguments and on the delivery thread, when tokens or ends are added. With the GIL.
   void set_listener(nb::object function);
-  /// Releases the Python objects, after the requests are done. With the GIL.
-  void clear();
+  /// Releases the Python objects, after the requests are done, so that they may refer to the call. Returns the exception
+  /// of a callback, if there was one. With the GIL.
+  nb::object clear();
 
   std::mutex mutex;  // guards the three below
   std::condition_variable changed;

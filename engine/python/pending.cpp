@@ -16,6 +16,11 @@ Error inside_callback() {
           "expected a call outside; use another model in a callback"};
 }
 
+[[noreturn]] void raise_again(nb::handle exception) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  throw nb::python_error();
+}
+
 }  // namespace
 
 template <typename Handle>
@@ -28,12 +33,8 @@ Pending<Handle>::Pending(std::shared_ptr<CallState> state, std::vector<Handle> h
 template <typename Handle>
 Pending<Handle>::~Pending() {
   state_->model().remove(*this);
-  if (!state_->model().is_disowned) {
-    cancel();
-    if (state_->model().is_inside_callback()) return;  // the requests end when it has returned
-    wait_all();
-  }
-  state_->clear();
+  cancel();
+  if (!state_->model().is_inside_callback()) state_->clear();
 }
 
 template <typename Handle>
@@ -49,7 +50,13 @@ void Pending<Handle>::cancel_requests() {
 
 template <typename Handle>
 void Pending<Handle>::cancel() {
-  without_gil([this] { cancel_requests(); });
+  if (state_->model().is_disowned) return;
+  without_gil([this] {
+    cancel_requests();
+    if (state_->model().is_inside_callback()) return;  // the requests end when it has returned
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [this] { return state_->done == handles_.size(); });
+  });
 }
 
 template <typename Handle>
@@ -65,18 +72,8 @@ void Pending<Handle>::wait_until(const Condition& is_met) {
     if (PyErr_CheckSignals() == 0) continue;
     nb::python_error interrupt;
     cancel();
-    wait_all();
     throw interrupt;
   }
-}
-
-template <typename Handle>
-void Pending<Handle>::wait_all() {
-  if (is_done()) return;
-  without_gil([this] {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [this] { return state_->done == handles_.size(); });
-  });
 }
 
 template <typename Handle>
@@ -104,7 +101,8 @@ std::optional<StreamedToken> PendingRequests::take_token() {
 
 std::vector<std::vector<FinishedAnswer>> PendingRequests::answers() {
   wait_done(handles_.size());
-  state_->raise_failure();
+  const nb::object failure = state_->clear();
+  if (failure.is_valid()) raise_again(failure);
   std::vector<std::vector<FinishedAnswer>> found;
   for (RequestHandle& handle : handles_) {
     std::vector<FinishedAnswer>& of_one = found.emplace_back();

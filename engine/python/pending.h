@@ -31,6 +31,7 @@ class Pending : public CancellableCall {
   size_t wait_done(size_t seen);
   size_t size() const { return handles_.size(); }
   bool is_done() const;
+  /// Ends what is not done, and waits for it, which takes a step at most. Signals do not interrupt it.
   void cancel();
   void cancel_requests() override;
 
@@ -38,8 +39,6 @@ class Pending : public CancellableCall {
   /// Waits for `is_met(state)`, which is called under the state's mutex.
   template <typename Condition>
   void wait_until(const Condition& is_met);
-  /// Waits for all, whatever signals arrive.
-  void wait_all();
 
   std::shared_ptr<CallState> state_;
   std::vector<Handle> handles_;

@@ -21,7 +21,7 @@ from .config import read_config
 from .errors import Error, bad_input
 from .outputs import Completion, GenerateOutput, generate_output, sequences_of
 from .sampling_params import SamplingParams
-from .stream import TokenStream
+from .stream import TokenStream, ended_on_error
 from .tokenizer import Tokenizer
 
 Message = dict[str, Any]
@@ -198,9 +198,10 @@ class Model:
         with self._use() as engine:
             pending = self._submit(engine, prompts, negative, config, streams=streamer is not None, special_text=False,
                                    callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
-            if streamer is not None:
-                _stream_to(streamer, prompts.given[0], pending)
-            answers = pending.answers()
+            with ended_on_error(pending):
+                if streamer is not None:
+                    _stream_to(streamer, prompts.given[0], pending)
+                answers = _finished(what, pending)
         if own.get("return_dict_in_generate"):
             return generate_output(prompts, answers, pad_token_id)
         return sequences_of(prompts, answers, pad_token_id)
@@ -288,9 +289,10 @@ class Model:
         with self._use() as engine:
             pending = self._submit(engine, rows, None, config, streams=False, special_text=special,
                                    callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
-            if progress:
-                _show_progress(pending)
-            answers = pending.answers()
+            with ended_on_error(pending):
+                if progress:
+                    _show_progress(pending)
+                answers = _finished("cannot complete", pending)
         return [Completion(prompt if isinstance(prompt, str) else None, row.tolist(), outputs)
                 for prompt, row, outputs in zip(listed, rows.rows, answers)]
 
@@ -305,6 +307,15 @@ class Model:
         ids = [self._tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tools=tools,
                                                    **(chat_template_kwargs or {})) for conversation in conversations]
         return self.complete(ids, sampling_params, **options)
+
+
+def _finished(what: str, pending: _lockstep.PendingRequests) -> list[list[_lockstep.Answer]]:
+    """The answers of all requests, none of them cut short."""
+    answers = pending.answers()
+    if any(answer.finish_reason == "cancelled" for of_one in answers for answer in of_one):
+        raise Error(f"[python] {what}: found a model that was closed during the call, expected it open until the end; "
+                    "close it later", "cancelled")
+    return answers
 
 
 def _stream_to(streamer: Any, prompt: np.ndarray, pending: _lockstep.PendingRequests) -> None:

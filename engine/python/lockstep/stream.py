@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .outputs import Token
@@ -10,6 +11,16 @@ from .outputs import Token
 if TYPE_CHECKING:
     from ._lockstep import Answer, PendingRequests, StreamedToken
     from .model import Model
+
+
+@contextmanager
+def ended_on_error(pending: PendingRequests) -> Iterator[None]:
+    """Ends the requests where an exception, such as KeyboardInterrupt, leaves the block."""
+    try:
+        yield
+    except BaseException:
+        pending.cancel()
+        raise
 
 
 class TokenStream(Iterator[Token], AsyncIterator[Token]):
@@ -48,7 +59,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
         return Token(streamed.id, streamed.text, streamed.index)
 
     def __next__(self) -> Token:
-        with self._model._use():
+        with self._model._use(), ended_on_error(self._pending):
             streamed = self._pending.next_token()
         if streamed is not None:
             return self._token(streamed)
@@ -59,9 +70,10 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
         import asyncio
 
         if self._wakes is None:
-            loop = asyncio.get_running_loop()
-            self._wakes = asyncio.Event()
-            self._pending.set_listener(lambda: loop.call_soon_threadsafe(self._wakes.set))
+            loop, wakes = asyncio.get_running_loop(), asyncio.Event()
+            self._wakes = wakes
+            # Without a reference to the stream, which owns the listener.
+            self._pending.set_listener(lambda: loop.call_soon_threadsafe(wakes.set))
         return self
 
     async def __anext__(self) -> Token:

@@ -1,0 +1,145 @@
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+class GenerationConfig:
+    def copy(self) -> GenerationConfig: ...
+
+    def set(self, arg0: str, arg1: str, /) -> None: ...
+
+    def validate(self) -> None: ...
+
+    def validate_streaming(self) -> None: ...
+
+    @property
+    def num_beams(self) -> int: ...
+
+    @property
+    def num_return_sequences(self) -> int: ...
+
+    @property
+    def eos_token_ids(self) -> list[int]: ...
+
+    @property
+    def pad_token_id(self) -> int | None: ...
+
+    @property
+    def output_scores(self) -> bool: ...
+
+    @property
+    def output_logits(self) -> bool: ...
+
+def unknown_options(arg0: str, arg1: str, /) -> list[str]: ...
+
+def generation_options() -> list: ...
+
+class Answer:
+    """One answer to a prompt."""
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The new ids, up to and with the end token."""
+
+    @property
+    def text(self) -> str:
+        """Their text, cut before a stop string; empty without a tokenizer."""
+
+    @property
+    def finish_reason(self) -> str:
+        """'eos', 'length', 'stop' or 'cancelled'."""
+
+    @property
+    def stop_string(self) -> str:
+        """The stop string that ended it; empty: none."""
+
+    @property
+    def sequence_score(self) -> float | None:
+        """
+        Of a beam: the sum of log-probabilities over length ** length_penalty; None without beams.
+        """
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that the KV cache already held."""
+
+    @property
+    def logprobs(self) -> object:
+        """
+        With top_logprobs: (log-probability, [(id, log-probability), ...]) for each token; else None.
+        """
+
+    @property
+    def scores(self) -> object:
+        """
+        With output_scores: float32 [tokens, vocabulary], processed; else None.
+        """
+
+    @property
+    def logits(self) -> object:
+        """With output_logits: float32 [tokens, vocabulary], raw; else None."""
+
+    def __repr__(self) -> str: ...
+
+class StreamedToken:
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def id(self) -> int | None: ...
+
+    @property
+    def text(self) -> str: ...
+
+class PendingRequests:
+    def wait_done(self, arg: int, /) -> int: ...
+
+    def is_done(self) -> bool: ...
+
+    def cancel(self) -> None: ...
+
+    def next_token(self) -> StreamedToken | None: ...
+
+    def take_token(self) -> StreamedToken | None: ...
+
+    def set_listener(self, arg: object, /) -> None: ...
+
+    def answers(self) -> list[list[Answer]]: ...
+
+    def __len__(self) -> int: ...
+
+class PendingTexts:
+    def scores(self) -> list: ...
+
+class OpenModel:
+    def submit(self, rows: Sequence[tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, int]], config: GenerationConfig, streams: bool, special_text: bool, process: object | None, is_met: object | None, allowed: object | None) -> PendingRequests: ...
+
+    def submit_texts(self, arg0: Sequence[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]], arg1: int, /) -> PendingTexts: ...
+
+    def close(self) -> None: ...
+
+    def disown(self) -> None: ...
+
+    def is_open(self) -> bool: ...
+
+    def facts(self) -> dict: ...
+
+    def counters(self) -> dict: ...
+
+    def generation_config(self) -> GenerationConfig: ...
+
+    def warnings(self) -> list[str]: ...
+
+    def vocabulary(self) -> int: ...
+
+    def model_type(self) -> str: ...
+
+    def encode(self, arg0: str, arg1: bool, /) -> list[int]: ...
+
+    def decode(self, arg0: Sequence[int], arg1: bool, /) -> str: ...
+
+    def render_chat(self, arg0: Sequence[str], arg1: bool, arg2: str, /) -> str: ...
+
+def open_model(*, directory: str, tp: int, dtype: str | None, int8_group: int | None, batch_size: int | None, max_seq_len: int | None, prefill_chunk: int, threads: int | None, backend: str, backend_options: Mapping[str, str], memory_budget: int | None, scoring: bool, max_logprobs: int, log: object) -> OpenModel: ...
