@@ -109,8 +109,8 @@ class CallState {
   void add_done();
   /// `function` is called, without arguments and on the delivery thread, when tokens or ends are added. With the GIL.
   void set_listener(nb::object function);
-  /// Releases the Python objects, after the requests are done, so that they may refer to the call. Returns the exception
-  /// of a callback, if there was one. With the GIL.
+  /// Releases the Python objects, after the requests are done, so that they may refer to the call. Returns the
+  /// exception of a callback, if there was one. With the GIL.
   nb::object clear();
 
   std::mutex mutex;  // guards the three below

@@ -60,6 +60,7 @@ TEST_F(EngineTest, AnswersTheSameAtEveryDegreeAndChunk) {
     EngineOptions options = small();
     options.prefill_chunk = chunk;
     const auto engine = open(*group, options);
+    EXPECT_THAT(engine->facts().memory, SizeIs(2));
     EXPECT_EQ(ids_of(*engine, request(prompt_)), expected);
     ASSERT_TRUE(engine->close().has_value());
     EXPECT_EQ(engine->facts().ranks, 2);
@@ -135,6 +136,15 @@ TEST_F(EngineTest, GeneratesTextWithOverridesOfTheModelsOptions) {
   const auto wrong = engine->generate("abc", {{"max_new_tokens", "many"}});
   EXPECT_EQ(wrong.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_TRUE(engine->close().has_value());
+}
+
+TEST_F(EngineTest, RendersAConversationAndDecodesSpecialTokensOnRequest) {
+  folder_.write("tokenizer.json", generation::kTinyTokenizer);
+  folder_.write("chat_template.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<end>");
+  const Model tiny = model();
+  EXPECT_EQ(tiny.render_chat({{.role = "c", .content = "ab"}}).value(), "<c>ab<end>");
+  EXPECT_EQ(tiny.decode(std::vector{generation::kAb, generation::kEnd}).value(), "ab");
+  EXPECT_EQ(tiny.decode(std::vector{generation::kAb, generation::kEnd}, text::SpecialPieces::kKeep).value(), "ab<end>");
 }
 
 TEST_F(EngineTest, LetsRequestsJoinWhileOthersRun) {

@@ -303,6 +303,13 @@ class BadInput(OnOneModel):
             lockstep.Model(DIRECTORY, memory_budget=1)
         self.assertEqual(raised.exception.kind, "resource_exhausted")
 
+    def test_scores_and_streams_of_text(self):
+        with self.assertRaisesRegex(TypeError, "tokenizer.encode"):
+            self.model.score("Hello")
+        for prompt in ([1.5], [], [[1, 2]], np.zeros((1, 2), int)):
+            with self.assertRaises(ValueError):
+                self.model.stream(prompt)
+
     def test_pickling_and_copying(self):
         for function in (pickle.dumps, copy.copy, copy.deepcopy):
             with self.assertRaisesRegex(TypeError, "open a model in the process that uses it"):
