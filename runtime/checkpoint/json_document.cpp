@@ -92,11 +92,13 @@ std::string describe(const json& value) {
 }
 
 const json* KeyReader::find(std::string_view key) const {
+  if (asked_ != nullptr) asked_->emplace(key);
   const auto it = object_->find(key);
   return it == object_->end() || it->is_null() ? nullptr : &*it;
 }
 
 bool KeyReader::is_null(std::string_view key) const {
+  if (asked_ != nullptr) asked_->emplace(key);
   const auto it = object_->find(key);
   return it != object_->end() && it->is_null();
 }

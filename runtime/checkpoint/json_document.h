@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,10 +37,14 @@ struct Limits {
 };
 
 /// Typed access to the keys of one JSON object, which must outlive it. A key that is null counts as absent. Every
-/// failure is `kInvalidArgument` and names origin, key, found and expected.
+/// failure is `kInvalidArgument` and names origin, key, found and expected. With `asked`, which must also outlive it,
+/// it records the names of all keys that it was asked for, present or not; nested objects record nothing.
 class KeyReader {
  public:
-  KeyReader(const nlohmann::json& object, std::string origin) : object_(&object), origin_(std::move(origin)) {}
+  using Names = std::set<std::string, std::less<>>;
+
+  KeyReader(const nlohmann::json& object, std::string origin, Names* asked = nullptr)
+      : object_(&object), origin_(std::move(origin)), asked_(asked) {}
 
   const std::string& origin() const { return origin_; }
 
@@ -67,6 +72,7 @@ class KeyReader {
  private:
   const nlohmann::json* object_;
   std::string origin_;
+  Names* asked_;
 };
 
 }  // namespace lockstep::checkpoint

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/checkpoint/idle_keys.h"
 #include "runtime/checkpoint/json_document.h"
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"
@@ -57,14 +58,17 @@ std::vector<std::string> supported_model_types() {
 
 Result<ModelSpec> parse_spec(std::string_view config, std::string_view origin) {
   LOCKSTEP_TRY(const json document, parse_json_object(config, origin));
-  const KeyReader reader(document, std::string(origin));
+  KeyReader::Names read;
+  const KeyReader reader(document, std::string(origin), &read);
   LOCKSTEP_TRY(const ModelType type, model_type_of(reader));
   LOCKSTEP_TRY_VOID(require_plain_weights(reader, type.name));
   LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
   if (const json* layers = reader.find("per_layer_config"); layers != nullptr && !layers->empty()) {
     return unsupported(reader, "per_layer_config", describe(*layers), "layers that are all alike");
   }
-  return type.read(reader);
+  LOCKSTEP_TRY(ModelSpec spec, type.read(reader));
+  if (type.idle_keys) LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, *type.idle_keys));
+  return spec;
 }
 
 Result<ModelSpec> read_spec(const std::filesystem::path& config_json) {

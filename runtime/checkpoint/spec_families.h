@@ -2,6 +2,7 @@
 // transformers. Private to this folder.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,6 +15,9 @@ struct ModelType {
   std::string_view name;
   std::string_view architecture;  // the class in transformers
   Result<ModelSpec> (*read)(const KeyReader&);
+  // Keys without effect beside the common ones (idle_keys.h). A key that is neither read nor listed is an error;
+  // without a list, as with the first families, it is ignored.
+  std::optional<std::span<const std::string_view>> idle_keys = std::nullopt;
 };
 
 std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate, as many key/value heads as query heads
