@@ -60,6 +60,10 @@ MIXTRAL = {**named("mixtral", "MixtralForCausalLM"), **DENSE, "hidden_act": "sil
 DENSE_HEADS = {key: value for key, value in DENSE.items() if key != "head_dim"}  # of hidden size / heads
 QWEN2 = {**named("qwen2", "Qwen2ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06}
 QWEN3 = {**named("qwen3", "Qwen3ForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-06}
+QWEN3_MOE = {**named("qwen3_moe", "Qwen3MoeForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+             "intermediate_size": 200, "moe_intermediate_size": 48, "num_experts": 5, "num_experts_per_tok": 2,
+             "num_hidden_layers": 3, "decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": True,
+             "output_router_logits": False, "router_aux_loss_coef": 0.001}  # fmt: skip
 GEMMA = {**DENSE, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-06, "query_pre_attn_scalar": 24,
          "sliding_window": WINDOW, "attention_bias": False, "eos_token_id": 1, "bos_token_id": 2,
          "pad_token_id": 0}  # fmt: skip
@@ -176,6 +180,12 @@ VARIANTS: dict[str, Variant] = {
         "layer_types": ["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
         "rope_parameters": default_rope(1000000.0),
     }, matters={"sliding_window": WINDOW + 1}),
+    "qwen3_moe_three_kv_heads": Variant("Qwen3-MoE", {
+        **QWEN3_MOE, **OLD, "num_attention_heads": 9, "num_key_value_heads": 3, "rope_theta": 1000000.0,
+        "rope_scaling": None, "use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 3,
+        "attention_bias": True, "tie_word_embeddings": False,
+    }, matters={"norm_topk_prob": False, "num_experts_per_tok": 3, "rope_theta": 10000.0, "rms_norm_eps": 0.01,
+                "sliding_window": WINDOW + 1, "use_sliding_window": False, "hidden_act": "gelu"}),
     "gemma2_alternating_windows": Variant("Gemma 2", {
         **GEMMA2, **OLD, "rope_theta": 10000.0,
     }, matters={"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": WINDOW + 1,

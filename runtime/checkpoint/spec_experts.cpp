@@ -76,9 +76,45 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   return spec;
 }
 
+/// Refuses layers with a dense MLP between those with experts.
+Result<void> require_experts_everywhere(const KeyReader& config, const ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t step, config.integer_or("decoder_sparse_step", 1, kWidth));
+  if (step != 1) return unsupported(config, "decoder_sparse_step", fmt::format("{}", step), "1");
+  const auto* dense = config.find("mlp_only_layers");
+  if (dense == nullptr || dense->empty()) return ok();
+  return unsupported(config, "mlp_only_layers", describe(*dense),
+                     fmt::format("none: experts in all {} layers", spec.layers));
+}
+
+Result<ModelSpec> read_qwen3_moe(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 4;
+  keys.intermediate_size = {"moe_intermediate_size", 768};
+  keys.max_positions.otherwise = 32768;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_moe", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
+  spec.attention_output_bias = spec.attention_bias;
+  spec.query_key_norm = true;
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  LOCKSTEP_TRY(const bool slides, config.boolean_or("use_sliding_window", false));
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
+  if (slides && window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  LOCKSTEP_TRY_VOID(require_experts_everywhere(config, spec));
+  LOCKSTEP_TRY(const bool normalises, config.boolean_or("norm_topk_prob", false));
+  if (!normalises) return unsupported(config, "norm_topk_prob", "false", "true");
+  LOCKSTEP_TRY_VOID(read_experts(config, 128, 8, spec));
+  return spec;
+}
+
+constexpr std::string_view kQwen3MoeIdle[] = {
+    "intermediate_size",  // of dense layers, of which there are none
+    "max_window_layers",  // transformers gives all layers the window
+};
+
 constexpr ModelType kExpertTypes[] = {
     {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
     {"mixtral", "MixtralForCausalLM", read_mixtral},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, kQwen3MoeIdle},
 };
 
 }  // namespace

@@ -53,6 +53,13 @@ constexpr StoredForm kMixtralLayer[] = {
     {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsOutputInput},
 };
 
+/// Beside the packed form, which is Mixtral's.
+constexpr StoredForm kQwenExpertsLayer[] = {
+    {"mlp.experts.{e}.gate_proj.*", "mlp.experts.{e}.gate_proj.*"},
+    {"mlp.experts.{e}.up_proj.*", "mlp.experts.{e}.up_proj.*"},
+    {"mlp.experts.{e}.down_proj.*", "mlp.experts.{e}.down_proj.*"},
+};
+
 constexpr StoredForm kGptOssLayer[] = {
     {"mlp.router.*", "mlp.router.*"},
     {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kEven, kExpertsInputOutput},
@@ -169,6 +176,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
+  if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
   return llama;
 }

@@ -33,6 +33,7 @@ constexpr Family kFamilies[] = {
     {"phi3", Layout::kSequential, Norm::kRms},
     {"qwen2", Layout::kSequential, Norm::kRms},
     {"qwen3", Layout::kSequential, Norm::kRms},
+    {"qwen3_moe", Layout::kSequential, Norm::kRms},
 };
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_P(FamilyWithWholeExperts, GivesHuggingFacesTokensAndLogits) {
 std::vector<std::string> goldens_with_experts() {
   std::vector<std::string> names = goldens();
   std::erase_if(names, [](const std::string& name) {
-    return read_golden(LOCKSTEP_GOLDENS_DIR, name).config.find("num_local_experts") == std::string::npos;
+    return read_golden(LOCKSTEP_GOLDENS_DIR, name).config.find("num_experts_per_tok") == std::string::npos;
   });
   return names;
 }
