@@ -77,6 +77,8 @@ PHI3 = {**named("phi3", "Phi3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu",
 GPT_OSS = {**named("gpt_oss", "GptOssForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-05,
            "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "swiglu_limit": 1.5,
            "sliding_window": WINDOW, "tie_word_embeddings": False, "max_position_embeddings": 512}  # fmt: skip
+SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+           "num_hidden_layers": 3}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
         "original_max_position_embeddings": 64}  # fmt: skip
 
@@ -229,4 +231,11 @@ VARIANTS: dict[str, Variant] = {
                                 "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
                                                            "model.embed_tokens", "lm_head"]},
     }, stored="mxfp4", matters={"swiglu_limit": 7.0}),
+    "smollm3_windows_tied": Variant("SmolLM3", {
+        **SMOLLM3, **OLD, "hidden_size": 72, "num_attention_heads": 9, "num_key_value_heads": 3, "rope_theta": 50000.0,
+        "rope_scaling": None, "no_rope_layers": [1, 0, 1], "no_rope_layer_interval": 4, "max_window_layers": 28,
+        "use_sliding_window": True, "sliding_window": WINDOW, "attention_bias": True, "mlp_bias": True,
+        "pretraining_tp": 2,
+    }, matters={"no_rope_layers": [1, 1, 0], "rope_theta": 2000000.0, "sliding_window": WINDOW + 1,
+                "use_sliding_window": False, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 // (partition, graphs, memory) depends only on it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -79,9 +80,10 @@ struct ModelSpec {
 
   // positions
   Positions positions = Positions::kRotary;
-  int64_t position_offset = 0;         // learned: row of position 0 in the table (OPT: 2)
-  RopeSpec rope;                       // kRotary only
-  std::optional<RopeSpec> local_rope;  // of the layers with a window, if different (Gemma 3)
+  int64_t position_offset = 0;               // learned: row of position 0 in the table (OPT: 2)
+  RopeSpec rope;                             // kRotary only
+  std::optional<RopeSpec> local_rope;        // of the layers with a window, if different (Gemma 3)
+  std::vector<int64_t> layers_without_rope;  // increasing
 
   // MLP
   Mlp mlp = Mlp::kGated;
@@ -107,6 +109,10 @@ struct ModelSpec {
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   /// The rotary embedding of `layer`.
   const RopeSpec& rope_of(int64_t layer) const { return window(layer) > 0 && local_rope ? *local_rope : rope; }
+  /// Whether the queries and keys of `layer` are rotated.
+  bool has_rope(int64_t layer) const {
+    return positions == Positions::kRotary && !std::ranges::binary_search(layers_without_rope, layer);
+  }
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
@@ -114,8 +120,9 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 embedding_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads, key_value_heads, head_dim,
                 attention_scale, attention_soft_cap, attention_bias, attention_output_bias, query_key_norm,
                 attention_sinks, scale_by_layer, windows, pinned_sinks, positions, position_offset, rope, local_rope,
-                mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token,
-                norm_before, parallel_residual, residual_after_norm, dtype, int8_group, eos_ids, bos_id, pad_id);
+                layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts,
+                experts_per_token, norm_before, parallel_residual, residual_after_norm, dtype, int8_group, eos_ids,
+                bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -22,6 +22,7 @@ struct ModelType {
 
 std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate, as many key/value heads as query heads
 std::span<const ModelType> gated_types();  // Llama and close variants
+std::span<const ModelType> dense_types();  // variants of Llama
 std::span<const ModelType> gemma_types();
 std::span<const ModelType> expert_types();  // mixtures of experts
 

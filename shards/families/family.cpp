@@ -34,6 +34,7 @@ constexpr Family kFamilies[] = {
     {"qwen2", Layout::kSequential, Norm::kRms},
     {"qwen3", Layout::kSequential, Norm::kRms},
     {"qwen3_moe", Layout::kSequential, Norm::kRms},
+    {"smollm3", Layout::kSequential, Norm::kRms},
 };
 
 }  // namespace

@@ -174,7 +174,7 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   }
   graph::AttentionOptions options = attention_options(layer, prefix);
   if (options.pinned > 0) options.pinned_q = q;
-  if (spec_.positions == Positions::kRotary) {
+  if (spec_.has_rope(layer)) {
     const Rotation rotation = rotation_of(layer);
     if (options.pinned > 0) {
       const ValueId place = position_up_to(options.pinned + options.window - 1);

@@ -1,0 +1,62 @@
+// Variants of Llama, each with a deviation of its own.
+#include <fmt/format.h>
+
+#include "runtime/checkpoint/spec_families.h"
+#include "runtime/checkpoint/spec_keys.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+// ---- SmolLM3: layers without rotation ----
+
+/// Fills in `layers_without_rope`: from `no_rope_layers`, a list of 0 (none) and 1 per layer, or every n-th layer.
+Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t interval, config.integer_or("no_rope_layer_interval", 4, kWidth));
+  const json* list = config.find("no_rope_layers");
+  if (list != nullptr && (!list->is_array() || static_cast<int64_t>(list->size()) != spec.layers)) {
+    return config.wrong("no_rope_layers", fmt::format("an array of {}, 0 or 1 per layer", spec.layers));
+  }
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const json rotates = list != nullptr ? (*list)[static_cast<size_t>(layer)] : json((layer + 1) % interval != 0);
+    if (rotates == 0 || rotates == false)
+      spec.layers_without_rope.push_back(layer);
+    else if (rotates != 1 && rotates != true)
+      return config.wrong("no_rope_layers", "0 or 1 per layer");
+  }
+  return ok();
+}
+
+Result<ModelSpec> read_smollm3(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 4;
+  keys.max_positions.otherwise = 32768;
+  keys.tied_embeddings = true;
+  keys.eos_ids = {128001};
+  keys.bos_id = 128000;
+  keys.pad_id = 128004;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "smollm3", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
+  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 2e6}}));
+  LOCKSTEP_TRY_VOID(read_no_rope_layers(config, spec));
+  LOCKSTEP_TRY(const bool in_use, config.boolean_or("use_sliding_window", false));
+  LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [&](int64_t layer) { return in_use && window && !spec.has_rope(layer); }, spec));
+  return spec;
+}
+
+constexpr std::string_view kSmolLm3Idle[] = {"max_window_layers"};  // transformers does not read it
+
+constexpr ModelType kDenseTypes[] = {
+    {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
+};
+
+}  // namespace
+
+std::span<const ModelType> dense_types() { return kDenseTypes; }
+
+}  // namespace lockstep::checkpoint
