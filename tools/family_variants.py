@@ -78,6 +78,8 @@ GPT_OSS = {**named("gpt_oss", "GptOssForCausalLM"), **DENSE, "hidden_act": "silu
            "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "swiglu_limit": 1.5,
            "sliding_window": WINDOW, "tie_word_embeddings": False, "max_position_embeddings": 512}  # fmt: skip
 SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+           "num_hidden_layers": 3, "pad_token_id": 3}  # fmt: skip
+GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
            "num_hidden_layers": 3}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
         "original_max_position_embeddings": 64}  # fmt: skip
@@ -238,4 +240,10 @@ VARIANTS: dict[str, Variant] = {
         "pretraining_tp": 2,
     }, matters={"no_rope_layers": [1, 1, 0], "rope_theta": 2000000.0, "sliding_window": WINDOW + 1,
                 "use_sliding_window": False, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "granite_three_kv_heads": Variant("Granite", {
+        **GRANITE, **OLD, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72, "rope_theta": 50000.0,
+        "rope_scaling": None, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False,
+        "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 4.0,
+    }, matters={"embedding_multiplier": 2.0, "attention_multiplier": 0.15, "residual_multiplier": 0.7,
+                "logits_scaling": 5.0, "rope_theta": 10000.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

@@ -60,7 +60,9 @@ struct ModelSpec {
   int64_t max_positions = 0;  // BLOOM: that of training (`seq_length`); its positions are unlimited
   double norm_epsilon = 1e-6;
   double embedding_scale = 1.0;  // Gemma: √hidden_size, rounded to the model's type when applied
-  double logit_soft_cap = 0.0;   // c · tanh(logit / c); 0: none
+  double residual_scale = 1.0;   // on what attention and MLP add to the residual
+  double logit_scale = 1.0;
+  double logit_soft_cap = 0.0;  // c · tanh(logit / c); 0: none
   bool tied_embeddings = false;
   bool head_bias = false;  // on the logits
 
@@ -117,12 +119,12 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
-                embedding_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads, key_value_heads, head_dim,
-                attention_scale, attention_soft_cap, attention_bias, attention_output_bias, query_key_norm,
-                attention_sinks, scale_by_layer, windows, pinned_sinks, positions, position_offset, rope, local_rope,
-                layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts,
-                experts_per_token, norm_before, parallel_residual, residual_after_norm, dtype, int8_group, eos_ids,
-                bos_id, pad_id);
+                embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
+                key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
+                query_key_norm, attention_sinks, scale_by_layer, windows, pinned_sinks, positions, position_offset,
+                rope, local_rope, layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha,
+                mlp_bias, experts, experts_per_token, norm_before, parallel_residual, residual_after_norm, dtype,
+                int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -9,6 +9,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::span<const std::string_view> kNoIdle;
+
 // ---- SmolLM3: layers without rotation ----
 
 /// Fills in `layers_without_rope`: from `no_rope_layers`, a list of 0 (none) and 1 per layer, or every n-th layer.
@@ -51,7 +53,28 @@ Result<ModelSpec> read_smollm3(const KeyReader& config) {
 
 constexpr std::string_view kSmolLm3Idle[] = {"max_window_layers"};  // transformers does not read it
 
+// ---- Granite: multipliers ----
+
+Result<ModelSpec> read_granite(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.max_positions.otherwise = 2048;
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "granite", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
+  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  LOCKSTEP_TRY(spec.embedding_scale, config.number_or("embedding_multiplier", 1.0, kPositive));
+  LOCKSTEP_TRY(spec.attention_scale, config.number_or("attention_multiplier", 1.0, kPositive));
+  LOCKSTEP_TRY(spec.residual_scale, config.number_or("residual_multiplier", 1.0, kPositive));
+  LOCKSTEP_TRY(const double divisor, config.number_or("logits_scaling", 1.0, kPositive));
+  spec.logit_scale = 1.0 / divisor;
+  return spec;
+}
+
 constexpr ModelType kDenseTypes[] = {
+    {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
 };
 

@@ -12,31 +12,37 @@ std::string layer_name(int64_t layer, const char* part) { return fmt::format("mo
 constexpr const char* kInputNorm = "input_layernorm";
 constexpr const char* kSecondNorm = "post_attention_layernorm";
 
+/// The residual x plus what a block makes of it.
+ValueId add(StepBuilder& step, ValueId x, ValueId y) {
+  const double scale = step.spec().residual_scale;
+  return step.graph().add(x, scale == 1.0 ? y : step.graph().scale(y, scale));
+}
+
 ValueId sequential_layer(StepBuilder& step, ValueId x, int64_t layer) {
   const bool normed_residual = step.spec().residual_after_norm;
   const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
-  x = step.graph().add(normed_residual ? attention_in : x, step.attention(attention_in, layer));
+  x = add(step, normed_residual ? attention_in : x, step.attention(attention_in, layer));
   const ValueId mlp_in = step.norm(x, layer_name(layer, kSecondNorm));
-  return step.graph().add(normed_residual ? mlp_in : x, step.mlp(mlp_in, layer));
+  return add(step, normed_residual ? mlp_in : x, step.mlp(mlp_in, layer));
 }
 
 ValueId post_norm_layer(StepBuilder& step, ValueId x, int64_t layer) {
-  x = step.norm(step.graph().add(x, step.attention(x, layer)), layer_name(layer, kInputNorm));
-  return step.norm(step.graph().add(x, step.mlp(x, layer)), layer_name(layer, kSecondNorm));
+  x = step.norm(add(step, x, step.attention(x, layer)), layer_name(layer, kInputNorm));
+  return step.norm(add(step, x, step.mlp(x, layer)), layer_name(layer, kSecondNorm));
 }
 
 ValueId parallel_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
   const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
   const ValueId mlp_in =
       layout == Layout::kParallelOneNorm ? attention_in : step.norm(x, layer_name(layer, kSecondNorm));
-  return step.graph().add(x, step.attention_plus_mlp(attention_in, mlp_in, layer));
+  return add(step, x, step.attention_plus_mlp(attention_in, mlp_in, layer));
 }
 
 ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
   const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
-  x = step.graph().add(x, step.norm(attended, layer_name(layer, kSecondNorm)));
+  x = add(step, x, step.norm(attended, layer_name(layer, kSecondNorm)));
   const ValueId fed = step.mlp(step.norm(x, layer_name(layer, "pre_feedforward_layernorm")), layer);
-  return step.graph().add(x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
+  return add(step, x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
 }
 
 ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
@@ -49,7 +55,7 @@ ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) 
 }  // namespace
 
 Step build_layers(StepBuilder step, Layout layout) {
-  ValueId x = step.embedding();
+  ValueId x = step.embedding(layout == Layout::kScaledPrompts ? Scaled::kAll : Scaled::kOfIds);
   if (layout == Layout::kNormedEmbedding) x = step.norm(x, "model.embed_norm");
   for (int64_t layer = 0; layer < step.spec().layers; ++layer) x = build_layer(step, x, layer, layout);
   return std::move(step).finish(x);

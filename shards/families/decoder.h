@@ -8,6 +8,7 @@ namespace lockstep::families {
 enum class Layout {
   kSequential,        // x += attention(norm(x)); x += mlp(norm(x)): Llama and most others
   kNormedEmbedding,   // the same below a norm of the embedding: BLOOM
+  kScaledPrompts,     // kSequential, and given embeddings are scaled as those of ids are: Granite
   kParallelOneNorm,   // x += attention(norm(x)) + mlp(norm(x)), one norm for both and one all-reduce a layer: GPT-J
   kParallelTwoNorms,  // the same with two norms: GPT-NeoX
   kSandwich,          // x += norm(attention(norm(x))); x += norm(mlp(norm(x))): Gemma 2 and 3

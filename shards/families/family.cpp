@@ -25,6 +25,7 @@ constexpr Family kFamilies[] = {
     {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential if its config says so
     {"gpt_oss", Layout::kSequential, Norm::kRms},
     {"gptj", Layout::kParallelOneNorm, Norm::kLayer},
+    {"granite", Layout::kScaledPrompts, Norm::kRms},
     {"llama", Layout::kSequential, Norm::kRms},
     {"ministral", Layout::kSequential, Norm::kRms},
     {"mistral", Layout::kSequential, Norm::kRms},

@@ -72,18 +72,19 @@ ValueId StepBuilder::whole_weight(const std::string& name, const Shape& whole) {
   return weight(name, whole, std::move(ranges));
 }
 
-ValueId StepBuilder::embedding() {
+ValueId StepBuilder::embedding(Scaled scaled) {
   const Range rows = part_.vocabulary;
   const ValueId table =
       weight("model.embed_tokens.weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   const ValueId partial = graph_.embedding(ids_, table, rows.begin);
   ValueId x = graph_.all_reduce(partial, rank_blocks_, shape_.dtype);
   const float scale = round_to(shape_.dtype, static_cast<float>(spec_.embedding_scale));
-  if (spec_.embedding_scale != 1.0) x = graph_.scale(x, scale);
+  if (spec_.embedding_scale != 1.0 && scaled == Scaled::kOfIds) x = graph_.scale(x, scale);
   if (shape_.kind == StepKind::kPrefill && shape_.embeddings == StepShape::Embeddings::kMixed) {
     // Either term is zero: no rank holds a negative id, and the input is −0 for a token.
     x = graph_.add(x, graph_.input("embeddings", {shape_.dtype, {shape_.rows(), spec_.embedding_size}}));
   }
+  if (spec_.embedding_scale != 1.0 && scaled == Scaled::kAll) x = graph_.scale(x, scale);
   if (spec_.embedding_size != spec_.hidden_size) {
     x = graph_.linear(x, whole_weight("model.project_in.weight", {spec_.hidden_size, spec_.embedding_size}));
   }
@@ -151,7 +152,8 @@ ValueId StepBuilder::own_logits(ValueId hidden) {
       weight(name + ".weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   std::optional<ValueId> bias;
   if (spec_.head_bias) bias = weight("lm_head.bias", {spec_.vocabulary}, {rows});
-  const ValueId logits = graph_.linear(hidden, weights, bias, DType::kFloat32, spec_.int8_group);
+  ValueId logits = graph_.linear(hidden, weights, bias, DType::kFloat32, spec_.int8_group);
+  if (spec_.logit_scale != 1.0) logits = graph_.scale(logits, spec_.logit_scale);
   return spec_.logit_soft_cap > 0 ? graph_.soft_cap(logits, spec_.logit_soft_cap) : logits;
 }
 

@@ -23,6 +23,9 @@ namespace lockstep::families {
 /// The norm of a family: root mean square times w or 1 + w, or mean and variance.
 enum class Norm { kRms, kRmsPlusOne, kLayer };
 
+/// Which embeddings of a step the scale is applied to: those of ids, or the given ones of a prompt as well.
+enum class Scaled { kOfIds, kAll };
+
 class StepBuilder {
  public:
   /// Arguments outlive the builder. Declares the step's inputs and the slots' states.
@@ -34,7 +37,7 @@ class StepBuilder {
 
   /// dt[T, d]: the scaled embedding of this step's ids, or the given one, projected to the hidden size, and the learned
   /// position's where the model has one.
-  graph::ValueId embedding();
+  graph::ValueId embedding(Scaled scaled);
 
   /// dt[R, d]; `<name>.weight` (and `.bias`) are whole on every rank.
   graph::ValueId norm(graph::ValueId x, const std::string& name);
