@@ -81,6 +81,9 @@ SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act"
            "num_hidden_layers": 3, "pad_token_id": 3}  # fmt: skip
 GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
            "num_hidden_layers": 3}  # fmt: skip
+STARCODER2 = {**named("starcoder2", "Starcoder2ForCausalLM"), **DENSE_HEADS, "hidden_act": "gelu_pytorch_tanh",
+              "norm_epsilon": 1e-05, "num_hidden_layers": 3, "embedding_dropout": 0.0,
+              "residual_dropout": 0.0}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
         "original_max_position_embeddings": 64}  # fmt: skip
 
@@ -246,4 +249,8 @@ VARIANTS: dict[str, Variant] = {
         "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 4.0,
     }, matters={"embedding_multiplier": 2.0, "attention_multiplier": 0.15, "residual_multiplier": 0.7,
                 "logits_scaling": 5.0, "rope_theta": 10000.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "starcoder2_window_tied": Variant("StarCoder2", {
+        **STARCODER2, **OLD, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72,
+        "rope_theta": 50000.0, "use_bias": True, "sliding_window": WINDOW,
+    }, matters={"rope_theta": 10000.0, "norm_epsilon": 0.01, "sliding_window": WINDOW + 1, "hidden_act": "relu"}),
 }  # fmt: skip

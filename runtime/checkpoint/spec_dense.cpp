@@ -73,9 +73,36 @@ Result<ModelSpec> read_granite(const KeyReader& config) {
   return spec;
 }
 
+// ---- StarCoder2: LayerNorm and a plain MLP ----
+
+Result<ModelSpec> read_starcoder2(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 2;
+  keys.max_positions.otherwise = 4096;
+  keys.norm_epsilon = {"norm_epsilon", 1e-5};
+  keys.activation.otherwise = "gelu_pytorch_tanh";
+  keys.tied_embeddings = true;
+  keys.eos_ids = {50256};
+  keys.bos_id = 50256;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "starcoder2", keys));
+  spec.mlp = Mlp::kPlain;
+  LOCKSTEP_TRY(const bool has_biases, config.boolean_or("use_bias", true));
+  spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = has_biases;
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
+  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  return spec;
+}
+
+constexpr std::string_view kStarcoder2Idle[] = {
+    "mlp_type", "norm_type",  // always a plain MLP and LayerNorm in transformers
+    "layer_norm_epsilon",     // an older name of norm_epsilon, which stands beside it
+};
+
 constexpr ModelType kDenseTypes[] = {
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
+    {"starcoder2", "Starcoder2ForCausalLM", read_starcoder2, kStarcoder2Idle},
 };
 
 }  // namespace

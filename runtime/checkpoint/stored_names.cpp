@@ -42,6 +42,8 @@ constexpr StoredForm kPhi3Layer[] = {
     {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
 };
 
+constexpr StoredForm kStarcoder2Layer[] = {{"mlp.up_proj.*", "mlp.c_fc.*"}, {"mlp.down_proj.*", "mlp.c_proj.*"}};
+
 constexpr StoredForm kMixtralLayer[] = {
     {"mlp.router.*", "block_sparse_moe.gate.*"},
     {"mlp.router.*", "mlp.gate.*"},
@@ -177,6 +179,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
   if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
+  if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);
   if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
   return llama;
 }

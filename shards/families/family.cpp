@@ -36,6 +36,7 @@ constexpr Family kFamilies[] = {
     {"qwen3", Layout::kSequential, Norm::kRms},
     {"qwen3_moe", Layout::kSequential, Norm::kRms},
     {"smollm3", Layout::kSequential, Norm::kRms},
+    {"starcoder2", Layout::kSequential, Norm::kLayer},
 };
 
 }  // namespace
