@@ -84,6 +84,8 @@ GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act"
 STARCODER2 = {**named("starcoder2", "Starcoder2ForCausalLM"), **DENSE_HEADS, "hidden_act": "gelu_pytorch_tanh",
               "norm_epsilon": 1e-05, "num_hidden_layers": 3, "embedding_dropout": 0.0,
               "residual_dropout": 0.0}  # fmt: skip
+STABLELM = {**named("stablelm", "StableLmForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "layer_norm_eps": 1e-05,
+            "num_hidden_layers": 3}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
         "original_max_position_embeddings": 64}  # fmt: skip
 
@@ -253,4 +255,14 @@ VARIANTS: dict[str, Variant] = {
         **STARCODER2, **OLD, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72,
         "rope_theta": 50000.0, "use_bias": True, "sliding_window": WINDOW,
     }, matters={"rope_theta": 10000.0, "norm_epsilon": 0.01, "sliding_window": WINDOW + 1, "hidden_act": "relu"}),
+    "stablelm_sequential": Variant("StableLM", {
+        **STABLELM, **OLD, "num_attention_heads": 6, "num_key_value_heads": 3, "hidden_size": 96,
+        "rope_theta": 50000.0, "use_qkv_bias": True, "use_parallel_residual": False, "qk_layernorm": False,
+        "tie_word_embeddings": False, "partial_rotary_factor": 0.25,
+    }, matters={"partial_rotary_factor": 0.5, "rope_theta": 100.0, "layer_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "stablelm_parallel": Variant("StableLM", {
+        **STABLELM, **NEW, "num_attention_heads": 4, "num_key_value_heads": 4, "use_qkv_bias": False,
+        "rope_parameters": default_rope(partial_rotary_factor=0.5), "use_parallel_residual": True,
+        "num_hidden_layers": 2, "tie_word_embeddings": False,
+    }),
 }  # fmt: skip

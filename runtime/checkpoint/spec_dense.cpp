@@ -99,9 +99,32 @@ constexpr std::string_view kStarcoder2Idle[] = {
     "layer_norm_epsilon",     // an older name of norm_epsilon, which stands beside it
 };
 
+// ---- StableLM: LayerNorm, a part of each head turns ----
+
+Result<ModelSpec> read_stablelm(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 32;
+  keys.head_dim = {""};
+  keys.max_positions.otherwise = 4096;
+  keys.norm_epsilon = {"layer_norm_eps", 1e-5};
+  keys.eos_ids = {0};
+  keys.bos_id = 0;
+  LOCKSTEP_TRY_VOID(require_switch(config, "qk_layernorm", false));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "stablelm", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("use_qkv_bias", false));  // not on the output
+  LOCKSTEP_TRY(spec.parallel_residual, config.boolean_or("use_parallel_residual", false));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.25}, .partial = true}));
+  return spec;
+}
+
+constexpr std::string_view kStableLmIdle[] = {
+    "norm_eps", "rope_pct", "rotary_scaling_factor",  // of the code before transformers', which does not read them
+};
+
 constexpr ModelType kDenseTypes[] = {
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
+    {"stablelm", "StableLmForCausalLM", read_stablelm, kStableLmIdle},
     {"starcoder2", "Starcoder2ForCausalLM", read_starcoder2, kStarcoder2Idle},
 };
 
