@@ -265,4 +265,11 @@ VARIANTS: dict[str, Variant] = {
         "rope_parameters": default_rope(partial_rotary_factor=0.5), "use_parallel_residual": True,
         "num_hidden_layers": 2, "tie_word_embeddings": False,
     }),
+    "seed_oss_five_heads": Variant("Seed-OSS", {
+        **named("seed_oss", "SeedOssForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "num_hidden_layers": 3, "num_attention_heads": 5, "num_key_value_heads": 1, "head_dim": 20,
+        "rope_theta": 50000.0, "rope_scaling": {"rope_type": "default"}, "attention_bias": True,
+        "attention_out_bias": False, "mlp_bias": False, "residual_dropout": 0.1, "pretraining_tp": 1,
+        "tie_word_embeddings": False,
+    }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

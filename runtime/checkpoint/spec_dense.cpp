@@ -121,8 +121,27 @@ constexpr std::string_view kStableLmIdle[] = {
     "norm_eps", "rope_pct", "rotary_scaling_factor",  // of the code before transformers', which does not read them
 };
 
+// ---- Seed-OSS: biases on q, k and v only, wide heads ----
+
+Result<ModelSpec> read_seed_oss(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 8;
+  keys.head_dim.otherwise = 128;
+  keys.max_positions.otherwise = 524288;
+  keys.eos_ids = {2};
+  keys.bos_id = 0;
+  keys.pad_id = 1;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "seed_oss", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));
+  LOCKSTEP_TRY(spec.attention_output_bias, config.boolean_or("attention_out_bias", false));
+  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  return spec;
+}
+
 constexpr ModelType kDenseTypes[] = {
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
+    {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
     {"stablelm", "StableLmForCausalLM", read_stablelm, kStableLmIdle},
     {"starcoder2", "Starcoder2ForCausalLM", read_starcoder2, kStarcoder2Idle},

@@ -167,7 +167,7 @@ TEST(ParseSpec, ListsEveryFamily) {
   EXPECT_THAT(supported_model_types(),
               ElementsAre("bloom", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite",
                           "llama", "ministral", "mistral", "mixtral", "opt", "phi3", "qwen2", "qwen3", "qwen3_moe",
-                          "smollm3", "stablelm", "starcoder2"));
+                          "seed_oss", "smollm3", "stablelm", "starcoder2"));
 }
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {
