@@ -272,4 +272,9 @@ VARIANTS: dict[str, Variant] = {
         "attention_out_bias": False, "mlp_bias": False, "residual_dropout": 0.1, "pretraining_tp": 1,
         "tie_word_embeddings": False,
     }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "ernie4_5_biases_tied": Variant("ERNIE 4.5", {
+        **named("ernie4_5", "Ernie4_5ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "pad_token_id": 0,
+        "rope_theta": 50000.0, "rope_scaling": None, "use_bias": True, "tie_word_embeddings": True,
+    }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

@@ -139,7 +139,28 @@ Result<ModelSpec> read_seed_oss(const KeyReader& config) {
   return spec;
 }
 
+// ---- ERNIE 4.5: neighbouring elements turn ----
+
+Result<ModelSpec> read_ernie4_5(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 2;
+  keys.head_dim.otherwise = 128;
+  keys.max_positions.otherwise = 131072;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.tied_embeddings = true;
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  keys.pad_id = 0;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ernie4_5", keys));
+  LOCKSTEP_TRY(const bool has_biases, config.boolean_or("use_bias", false));
+  spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = has_biases;
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 500000.0}}));
+  spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
+  return spec;
+}
+
 constexpr ModelType kDenseTypes[] = {
+    {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5, kNoIdle},
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},

@@ -19,6 +19,7 @@ struct Family {
 // What else a family has (biases, windows, caps, sinks, rotations, experts) is in its spec; README.md names the papers.
 constexpr Family kFamilies[] = {
     {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
+    {"ernie4_5", Layout::kSequential, Norm::kRms},
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gpt2", Layout::kSequential, Norm::kLayer},
