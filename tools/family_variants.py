@@ -277,4 +277,10 @@ VARIANTS: dict[str, Variant] = {
         "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "pad_token_id": 0,
         "rope_theta": 50000.0, "rope_scaling": None, "use_bias": True, "tie_word_embeddings": True,
     }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "glm4_three_kv_heads": Variant("GLM-4", {
+        **named("glm4", "Glm4ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 16,
+        "rope_theta": 50000.0, "partial_rotary_factor": 0.5, "attention_bias": True, "tie_word_embeddings": False,
+        "pad_token_id": 0, "eos_token_id": [2, 5],
+    }, matters={"rope_theta": 100.0, "partial_rotary_factor": 1.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

@@ -159,8 +159,26 @@ Result<ModelSpec> read_ernie4_5(const KeyReader& config) {
   return spec;
 }
 
+// ---- GLM-4: norms on both sides of a block, half of each head turns ----
+
+Result<ModelSpec> read_glm4(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 2;
+  keys.head_dim.otherwise = 128;
+  keys.max_positions.otherwise = 131072;
+  keys.norm_epsilon.otherwise = 1.5625e-7;
+  keys.eos_ids = {151329, 151336, 151338};
+  keys.pad_id = 151329;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "glm4", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));  // not on the output
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.5}, .partial = true}));
+  spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
+  return spec;
+}
+
 constexpr ModelType kDenseTypes[] = {
     {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5, kNoIdle},
+    {"glm4", "Glm4ForCausalLM", read_glm4, kNoIdle},
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},

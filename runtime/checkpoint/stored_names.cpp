@@ -42,6 +42,15 @@ constexpr StoredForm kPhi3Layer[] = {
     {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
 };
 
+/// Before Llama's, whose second norm is GLM's third.
+constexpr StoredForm kGlm4Layer[] = {
+    {"post_attention_layernorm.*", "post_self_attn_layernorm.*"},
+    {"pre_feedforward_layernorm.*", "post_attention_layernorm.*"},
+    {"post_feedforward_layernorm.*", "post_mlp_layernorm.*"},
+    {"mlp.gate_proj.*", "mlp.gate_up_proj.*", kFirstHalf},
+    {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
+};
+
 constexpr StoredForm kStarcoder2Layer[] = {{"mlp.up_proj.*", "mlp.c_fc.*"}, {"mlp.down_proj.*", "mlp.c_proj.*"}};
 
 constexpr StoredForm kMixtralLayer[] = {
@@ -179,6 +188,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
   if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
+  if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
   if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);
   if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
   return llama;

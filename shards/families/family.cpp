@@ -22,6 +22,7 @@ constexpr Family kFamilies[] = {
     {"ernie4_5", Layout::kSequential, Norm::kRms},
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
+    {"glm4", Layout::kSandwich, Norm::kRms},
     {"gpt2", Layout::kSequential, Norm::kLayer},
     {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential if its config says so
     {"gpt_oss", Layout::kSequential, Norm::kRms},
