@@ -283,4 +283,10 @@ VARIANTS: dict[str, Variant] = {
         "rope_theta": 50000.0, "partial_rotary_factor": 0.5, "attention_bias": True, "tie_word_embeddings": False,
         "pad_token_id": 0, "eos_token_id": [2, 5],
     }, matters={"rope_theta": 100.0, "partial_rotary_factor": 1.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "exaone4_mixed_windows": Variant("EXAONE 4", {
+        **named("exaone4", "Exaone4ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 16,
+        "rope_theta": 50000.0, "sliding_window": WINDOW, "sliding_window_pattern": "LG",
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "tie_word_embeddings": False,
+    }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu", "sliding_window": WINDOW + 1}),
 }  # fmt: skip

@@ -176,8 +176,36 @@ Result<ModelSpec> read_glm4(const KeyReader& config) {
   return spec;
 }
 
+// ---- EXAONE 4: norms after the blocks; beside layers with a window, those without do not turn ----
+
+Result<ModelSpec> read_exaone4(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.key_value_heads.otherwise = 32;
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.eos_ids = {2};
+  keys.bos_id = 0;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "exaone4", keys));
+  spec.query_key_norm = true;
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
+  int64_t pattern = 4;  // published files have a text instead, beside layer_types
+  if (!config.has("layer_types")) {
+    LOCKSTEP_TRY(pattern, config.integer_or("sliding_window_pattern", pattern, kWidth));
+  }
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [&](int64_t layer) { return window && (layer + 1) % pattern != 0; }, spec));
+  for (int64_t layer = 0; window && layer < spec.layers; ++layer) {
+    if (spec.window(layer) == 0) spec.layers_without_rope.push_back(layer);
+  }
+  return spec;
+}
+
+constexpr std::string_view kExaone4Idle[] = {"sliding_window_pattern"};  // read where layer_types is absent
+
 constexpr ModelType kDenseTypes[] = {
     {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5, kNoIdle},
+    {"exaone4", "Exaone4ForCausalLM", read_exaone4, kExaone4Idle},
     {"glm4", "Glm4ForCausalLM", read_glm4, kNoIdle},
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},

@@ -38,6 +38,11 @@ ValueId parallel_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layou
   return add(step, x, step.attention_plus_mlp(attention_in, mlp_in, layer));
 }
 
+ValueId normed_blocks_layer(StepBuilder& step, ValueId x, int64_t layer) {
+  x = add(step, x, step.norm(step.attention(x, layer), layer_name(layer, kSecondNorm)));
+  return add(step, x, step.norm(step.mlp(x, layer), layer_name(layer, "post_feedforward_layernorm")));
+}
+
 ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
   const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
   x = add(step, x, step.norm(attended, layer_name(layer, kSecondNorm)));
@@ -48,6 +53,7 @@ ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
 ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
   const bool is_parallel = layout == Layout::kParallelOneNorm || layout == Layout::kParallelTwoNorms;
   if (is_parallel && step.spec().parallel_residual) return parallel_layer(step, x, layer, layout);
+  if (layout == Layout::kNormedBlocks) return normed_blocks_layer(step, x, layer);
   if (layout == Layout::kSandwich) return sandwich_layer(step, x, layer);
   return step.spec().norm_before ? sequential_layer(step, x, layer) : post_norm_layer(step, x, layer);
 }

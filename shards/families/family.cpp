@@ -20,6 +20,7 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
     {"ernie4_5", Layout::kSequential, Norm::kRms},
+    {"exaone4", Layout::kNormedBlocks, Norm::kRms},
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
     {"glm4", Layout::kSandwich, Norm::kRms},
