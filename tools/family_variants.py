@@ -289,4 +289,12 @@ VARIANTS: dict[str, Variant] = {
         "rope_theta": 50000.0, "sliding_window": WINDOW, "sliding_window_pattern": "LG",
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "tie_word_embeddings": False,
     }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu", "sliding_window": WINDOW + 1}),
+    "hunyuan_alpha": Variant("Hunyuan", {
+        **named("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu",
+        "rms_norm_eps": 1e-05, "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "head_dim": 16, "rope_theta": 500.0, "attention_bias": False, "tie_word_embeddings": True, "pad_token_id": 3,
+        "rope_scaling": {"type": "dynamic", "alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0,
+                         "mscale": 1.0, "mscale_all_dim": 1.0},
+    }, matters={"rope_theta": 100.0, "rope_scaling": {"type": "dynamic", "alpha": 5.0, "factor": 1.0},
+                "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
 }  # fmt: skip

@@ -75,6 +75,7 @@ struct ModelSpec {
   bool attention_bias = false;      // on q, k and v
   bool attention_output_bias = false;
   bool query_key_norm = false;   // of each head, before its rotation
+  bool norm_after_rope = false;  // query_key_norm: after it
   bool attention_sinks = false;  // a learned logit per head in the softmax's denominator
   bool scale_by_layer = false;   // attention_scale / (layer + 1) (GPT-2)
   std::vector<int64_t> windows;  // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
@@ -121,10 +122,10 @@ struct ModelSpec {
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
                 key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
-                query_key_norm, attention_sinks, scale_by_layer, windows, pinned_sinks, positions, position_offset,
-                rope, local_rope, layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha,
-                mlp_bias, experts, experts_per_token, norm_before, parallel_residual, residual_after_norm, dtype,
-                int8_group, eos_ids, bos_id, pad_id);
+                query_key_norm, norm_after_rope, attention_sinks, scale_by_layer, windows, pinned_sinks, positions,
+                position_offset, rope, local_rope, layers_without_rope, mlp, intermediate_size, activation,
+                swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token, norm_before, parallel_residual,
+                residual_after_norm, dtype, int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -1,6 +1,8 @@
 // Variants of Llama, each with a deviation of its own.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"
 
@@ -203,11 +205,79 @@ Result<ModelSpec> read_exaone4(const KeyReader& config) {
 
 constexpr std::string_view kExaone4Idle[] = {"sliding_window_pattern"};  // read where layer_types is absent
 
+// ---- Hunyuan: heads are normed after they turn ----
+
+/// The common notation of the rope object: a "dynamic" one with a fixed `alpha` only stretches theta.
+Result<json> without_alpha(const KeyReader& config, const json& rope, int64_t head_dim) {
+  json plain = rope;
+  const json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", json());
+  if (type != "dynamic" || rope.value("alpha", json()) == 0) return plain;
+  const KeyReader reader(rope, fmt::format("{}: rope", config.origin()));
+  LOCKSTEP_TRY(const double alpha, reader.number("alpha", kPositive));
+  LOCKSTEP_TRY(const double beside, config.number_or("rope_theta", 10000.0, kPositive));
+  LOCKSTEP_TRY(const double theta, reader.number_or("rope_theta", beside, kPositive));
+  const auto width = static_cast<double>(head_dim);
+  return json{{"rope_type", "default"}, {"rope_theta", theta * std::pow(alpha, width / (width - 2.0))}};
+}
+
+Result<ModelSpec> read_hunyuan_v1_dense(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  keys.pad_id = 0;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "hunyuan_v1_dense", keys));
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
+  spec.attention_output_bias = spec.attention_bias;
+  spec.query_key_norm = spec.norm_after_rope = true;
+  json ropes = json::object();
+  for (const char* const key : {"rope_theta", "rope_scaling", "rope_parameters"}) {
+    if (const json* value = config.find(key)) ropes[key] = *value;
+  }
+  for (const char* const key : {"rope_scaling", "rope_parameters"}) {
+    if (ropes.contains(key) && ropes[key].is_object()) {
+      LOCKSTEP_TRY(ropes[key], without_alpha(config, ropes[key], spec.head_dim));
+    }
+  }
+  LOCKSTEP_TRY(spec.rope, read_rope(KeyReader(ropes, config.origin()), spec, {}));
+  return spec;
+}
+
+constexpr std::string_view kHunYuanIdle[] = {
+    // of the code before transformers', which does not read them
+    "add_classification_head",
+    "attention_head_dim",
+    "cla_share_factor",
+    "class_num",
+    "dense_list",
+    "mask_init_id",
+    "enable_lm_head_fp32",
+    "mlp_bias",
+    "norm_type",
+    "org_vocab_size",
+    "pool_type",
+    "use_cla",
+    "use_qk_norm",
+    "use_rotary_pos_emb",
+    "use_mla",
+    // token ids of the chat template and of other tasks
+    "eod_token_id",
+    "im_end_id",
+    "im_newline_id",
+    "im_start_id",
+    "pad_id",
+    "sep_token_id",
+    "text_end_id",
+    "text_start_id",
+};
+
 constexpr ModelType kDenseTypes[] = {
     {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5, kNoIdle},
     {"exaone4", "Exaone4ForCausalLM", read_exaone4, kExaone4Idle},
     {"glm4", "Glm4ForCausalLM", read_glm4, kNoIdle},
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
+    {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", read_hunyuan_v1_dense, kHunYuanIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
     {"stablelm", "StableLmForCausalLM", read_stablelm, kStableLmIdle},

@@ -51,6 +51,9 @@ constexpr StoredForm kGlm4Layer[] = {
     {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
 };
 
+constexpr StoredForm kHunYuanLayer[] = {{"self_attn.q_norm.*", "self_attn.query_layernorm.*"},
+                                        {"self_attn.k_norm.*", "self_attn.key_layernorm.*"}};
+
 constexpr StoredForm kStarcoder2Layer[] = {{"mlp.up_proj.*", "mlp.c_fc.*"}, {"mlp.down_proj.*", "mlp.c_proj.*"}};
 
 constexpr StoredForm kMixtralLayer[] = {
@@ -189,6 +192,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
   if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
+  if (model_type == "hunyuan_v1_dense") llama.layer_forms.push_back(kHunYuanLayer);
   if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);
   if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
   return llama;

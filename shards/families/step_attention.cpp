@@ -168,10 +168,11 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
 
   ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias_if(spec_.attention_bias));
   auto [k, v] = key_values(x, prefix);
-  if (spec_.query_key_norm) {
-    q = head_norm(q, prefix + "q_norm.weight", own.query.size());
-    k = head_norm(k, prefix + "k_norm.weight", own.key_value.size());
-  }
+  const auto norm_heads = [&](ValueId& queries, ValueId& keys) {
+    queries = head_norm(queries, prefix + "q_norm.weight", own.query.size());
+    keys = head_norm(keys, prefix + "k_norm.weight", own.key_value.size());
+  };
+  if (spec_.query_key_norm && !spec_.norm_after_rope) norm_heads(q, k);
   graph::AttentionOptions options = attention_options(layer, prefix);
   if (options.pinned > 0) options.pinned_q = q;
   if (spec_.has_rope(layer)) {
@@ -182,6 +183,10 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
     }
     q = rotate(q, rotation, own.query.size(), position_);
     k = rotate(k, rotation, own.key_value.size(), position_);
+  }
+  if (spec_.query_key_norm && spec_.norm_after_rope) {
+    norm_heads(q, k);
+    if (options.pinned_q) options.pinned_q = head_norm(*options.pinned_q, prefix + "q_norm.weight", own.query.size());
   }
   q = queries_of_all(q);
   if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q);
