@@ -251,6 +251,14 @@ VARIANTS: dict[str, Variant] = {
         "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 4.0,
     }, matters={"embedding_multiplier": 2.0, "attention_multiplier": 0.15, "residual_multiplier": 0.7,
                 "logits_scaling": 5.0, "rope_theta": 10000.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "granitemoe_three_kv_heads": Variant("GraniteMoE", {
+        **GRANITE, **OLD, **named("granitemoe", "GraniteMoeForCausalLM"), "num_attention_heads": 9,
+        "num_key_value_heads": 3, "hidden_size": 72, "rope_theta": 50000.0, "rope_scaling": None,
+        "attention_bias": False, "tie_word_embeddings": True, "num_local_experts": 5, "num_experts_per_tok": 2,
+        "intermediate_size": 48, "output_router_logits": False, "router_aux_loss_coef": 0.01,
+        "embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 4.0,
+    }, matters={"embedding_multiplier": 2.0, "attention_multiplier": 0.15, "residual_multiplier": 0.7,
+                "logits_scaling": 5.0, "num_experts_per_tok": 3, "rope_theta": 10000.0}),
     "starcoder2_window_tied": Variant("StarCoder2", {
         **STARCODER2, **OLD, "num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72,
         "rope_theta": 50000.0, "use_bias": True, "sliding_window": WINDOW,

@@ -24,10 +24,9 @@ Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec) {
   }
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const json rotates = list != nullptr ? (*list)[static_cast<size_t>(layer)] : json((layer + 1) % interval != 0);
-    if (rotates == 0 || rotates == false)
-      spec.layers_without_rope.push_back(layer);
-    else if (rotates != 1 && rotates != true)
-      return config.wrong("no_rope_layers", "0 or 1 per layer");
+    const bool is_none = rotates == 0 || rotates == false;
+    if (!is_none && rotates != 1 && rotates != true) return config.wrong("no_rope_layers", "0 or 1 per layer");
+    if (is_none) spec.layers_without_rope.push_back(layer);
   }
   return ok();
 }
@@ -57,21 +56,33 @@ constexpr std::string_view kSmolLm3Idle[] = {"max_window_layers"};  // transform
 
 // ---- Granite: multipliers ----
 
-Result<ModelSpec> read_granite(const KeyReader& config) {
+/// What dense Granite and its mixtures have in common.
+Result<ModelSpec> read_any_granite(const KeyReader& config, std::string_view model_type) {
   FamilyKeys keys;
   keys.max_positions.otherwise = 2048;
   keys.eos_ids = {2};
   keys.bos_id = 1;
-  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "granite", keys));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
   spec.attention_output_bias = spec.attention_bias;
-  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(spec.embedding_scale, config.number_or("embedding_multiplier", 1.0, kPositive));
   LOCKSTEP_TRY(spec.attention_scale, config.number_or("attention_multiplier", 1.0, kPositive));
   LOCKSTEP_TRY(spec.residual_scale, config.number_or("residual_multiplier", 1.0, kPositive));
   LOCKSTEP_TRY(const double divisor, config.number_or("logits_scaling", 1.0, kPositive));
   spec.logit_scale = 1.0 / divisor;
+  return spec;
+}
+
+Result<ModelSpec> read_granite(const KeyReader& config) {
+  LOCKSTEP_TRY(ModelSpec spec, read_any_granite(config, "granite"));
+  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
+  return spec;
+}
+
+Result<ModelSpec> read_granitemoe(const KeyReader& config) {
+  LOCKSTEP_TRY(ModelSpec spec, read_any_granite(config, "granitemoe"));
+  LOCKSTEP_TRY_VOID(read_experts(config, 8, 2, spec));
   return spec;
 }
 
@@ -209,9 +220,8 @@ constexpr std::string_view kExaone4Idle[] = {"sliding_window_pattern"};  // read
 
 /// The common notation of the rope object: a "dynamic" one with a fixed `alpha` only stretches theta.
 Result<json> without_alpha(const KeyReader& config, const json& rope, int64_t head_dim) {
-  json plain = rope;
   const json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", json());
-  if (type != "dynamic" || rope.value("alpha", json()) == 0) return plain;
+  if (type != "dynamic" || rope.value("alpha", json()) == 0) return rope;
   const KeyReader reader(rope, fmt::format("{}: rope", config.origin()));
   LOCKSTEP_TRY(const double alpha, reader.number("alpha", kPositive));
   LOCKSTEP_TRY(const double beside, config.number_or("rope_theta", 10000.0, kPositive));
@@ -277,6 +287,7 @@ constexpr ModelType kDenseTypes[] = {
     {"exaone4", "Exaone4ForCausalLM", read_exaone4, kExaone4Idle},
     {"glm4", "Glm4ForCausalLM", read_glm4, kNoIdle},
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
+    {"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, kNoIdle},
     {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", read_hunyuan_v1_dense, kHunYuanIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},

@@ -8,20 +8,6 @@ namespace {
 
 constexpr Limits<int64_t> kExperts{1, int64_t{1} << 16};
 
-Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec) {
-  spec.mlp = Mlp::kExperts;
-  const std::string_view key = either(config, "num_experts", "num_local_experts");
-  LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));
-  LOCKSTEP_TRY(spec.experts_per_token, config.integer_or("num_experts_per_tok", default_chosen, kExperts));
-  if (spec.experts_per_token > spec.experts) {
-    return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[runtime/checkpoint] cannot use {}: num_experts_per_tok: found {}, expected 1 to {}, the "
-                             "experts; correct the file",
-                             config.origin(), spec.experts_per_token, spec.experts)};
-  }
-  return ok();
-}
-
 /// The default of gpt-oss without rope keys: YaRN from 4096 positions by factor 32.
 RopeSpec gpt_oss_rope(double theta, int64_t rotated) {
   return {.kind = RopeSpec::Kind::kYarn,
@@ -40,7 +26,6 @@ Result<ModelSpec> read_mixtral(const KeyReader& config) {
   keys.eos_ids = {2};
   keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mixtral", keys));
-  if (spec.activation == "relu") return unsupported(config, "hidden_act", "\"relu\"", "silu or a gelu");
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 1e6}}));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
   if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
@@ -118,6 +103,21 @@ constexpr ModelType kExpertTypes[] = {
 };
 
 }  // namespace
+
+Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec) {
+  if (spec.activation == "relu") return unsupported(config, "hidden_act", "\"relu\"", "silu or a gelu");
+  spec.mlp = Mlp::kExperts;
+  const std::string_view key = either(config, "num_experts", "num_local_experts");
+  LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));
+  LOCKSTEP_TRY(spec.experts_per_token, config.integer_or("num_experts_per_tok", default_chosen, kExperts));
+  if (spec.experts_per_token > spec.experts) {
+    return Error{ErrorKind::kInvalidArgument,
+                 fmt::format("[runtime/checkpoint] cannot use {}: num_experts_per_tok: found {}, expected 1 to {}, the "
+                             "experts; correct the file",
+                             config.origin(), spec.experts_per_token, spec.experts)};
+  }
+  return ok();
+}
 
 std::span<const ModelType> expert_types() { return kExpertTypes; }
 

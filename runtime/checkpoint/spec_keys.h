@@ -72,6 +72,9 @@ Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optiona
 Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,
                                 const std::function<bool(int64_t)>& slides, ModelSpec& spec);
 
+/// Reads the numbers of experts, all and of a token, of a family without another MLP.
+Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec);
+
 /// Reads the rotary embedding; the spec's heads are already set. `rope_scaling` (with `rope_theta` beside it) overrides
 /// `rope_parameters`; a key inside the object overrides the one outside.
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys);

@@ -74,6 +74,13 @@ constexpr StoredForm kQwenExpertsLayer[] = {
     {"mlp.experts.{e}.down_proj.*", "mlp.experts.{e}.down_proj.*"},
 };
 
+constexpr StoredForm kGraniteMoeLayer[] = {
+    {"mlp.router.*", "block_sparse_moe.router.layer.*"},
+    {"mlp.experts.{e}.gate_proj.weight", "block_sparse_moe.input_linear.weight", kFirstHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.up_proj.weight", "block_sparse_moe.input_linear.weight", kSecondHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.down_proj.weight", "block_sparse_moe.output_linear.weight", kAll, kExpertsOutputInput},
+};
+
 constexpr StoredForm kGptOssLayer[] = {
     {"mlp.router.*", "mlp.router.*"},
     {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kEven, kExpertsInputOutput},
@@ -189,6 +196,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
+  if (model_type == "granitemoe") llama.layer_forms.push_back(kGraniteMoeLayer);
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
   if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};

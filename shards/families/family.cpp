@@ -29,6 +29,7 @@ constexpr Family kFamilies[] = {
     {"gpt_oss", Layout::kSequential, Norm::kRms},
     {"gptj", Layout::kParallelOneNorm, Norm::kLayer},
     {"granite", Layout::kScaledPrompts, Norm::kRms},
+    {"granitemoe", Layout::kScaledPrompts, Norm::kRms},
     {"hunyuan_v1_dense", Layout::kSequential, Norm::kRms},
     {"llama", Layout::kSequential, Norm::kRms},
     {"ministral", Layout::kSequential, Norm::kRms},
