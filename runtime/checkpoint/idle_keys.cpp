@@ -17,7 +17,6 @@ constexpr std::string_view kIdleKeys[] = {
     "embedding_dropout",
     "output_router_logits",
     "router_aux_loss_coef",
-    "use_cache",
     // slices of the training's matrices; transformers' decoders with rotary positions do not read it
     "pretraining_tp",
     // which class of which library, where it came from, how its kernels are chosen
@@ -27,7 +26,8 @@ constexpr std::string_view kIdleKeys[] = {
     "_name_or_path",
     "_attn_implementation",
     "_attn_implementation_autoset",
-    // what the class returns beside logits
+    // what the class returns beside logits, and whether it keeps keys and values
+    "use_cache",
     "output_attentions",
     "output_hidden_states",
     "return_dict",
@@ -37,6 +37,19 @@ constexpr std::string_view kIdleKeys[] = {
     "chunk_size_feed_forward",
     // maximum of the training of some ropes; the kinds without it do not read it
     "original_max_position_embeddings",
+};
+
+/// The keys of a rope object that spec_rope.cpp reads for one kind or another; Hunyuan's reader resolves `alpha`.
+constexpr std::string_view kRopeKeys[] = {
+    "rope_type",       "type",
+    "rope_theta",      "partial_rotary_factor",
+    "factor",          "original_max_position_embeddings",
+    "low_freq_factor", "high_freq_factor",
+    "beta_fast",       "beta_slow",
+    "truncate",        "attention_factor",
+    "mscale",          "mscale_all_dim",
+    "short_factor",    "long_factor",
+    "alpha",
 };
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -51,6 +64,15 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
     if (value.is_null() || read.contains(key) || contains(idle, key) || contains(kIdleKeys, key)) continue;
     return unsupported(config, key, describe(value),
                        "only keys that this program knows, because it may change results");
+  }
+  for (const std::string_view rope : {"rope_scaling", "rope_parameters"}) {
+    LOCKSTEP_TRY(const auto object, config.object(rope));
+    if (!object) continue;
+    for (const auto& [key, value] : config.find(rope)->items()) {
+      if (!value.is_null() && !contains(kRopeKeys, key)) {
+        return unsupported(*object, key, describe(value), "only keys of ropes that this program knows");
+      }
+    }
   }
   return ok();
 }
