@@ -175,8 +175,7 @@ TEST(ParseSpec, NamesTheSupportedModelTypes) {
   const auto spec = parse(with("model_type", "mamba"));
   ASSERT_FALSE(spec.has_value());
   EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(spec.error().message,
-              HasSubstr("config.json: model_type: found \"mamba\", expected one of: bloom, "));
+  EXPECT_THAT(spec.error().message, HasSubstr("config.json: model_type: found \"mamba\", expected one of: bloom, "));
 }
 
 TEST(ParseSpec, RefusesWhatItCannotRun) {
