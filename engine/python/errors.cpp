@@ -1,5 +1,6 @@
 #include "engine/python/errors.h"
 
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -11,6 +12,14 @@ void raise(const Error& error) {
                               .attr("from_engine")(to_string(error.kind), error.message, error.origin_rank);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
+}
+
+Error inside_callback(std::string_view what) {
+  return {
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[python] cannot {} the model: found a call inside one of its own callbacks, which its ranks wait "
+                  "for, expected a call outside; use another model in a callback",
+                  what)};
 }
 
 }  // namespace lockstep::python

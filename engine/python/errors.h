@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string_view>
 #include <utility>
 
 #include "lockstep/engine.h"
@@ -13,6 +14,9 @@ namespace nb = nanobind;
 
 /// Raises `lockstep.Error`, or `lockstep.InputError` where the caller's input is at fault. With the GIL.
 [[noreturn]] void raise(const Error& error);
+
+/// The error of a call of a model inside one of its own callbacks.
+Error inside_callback(std::string_view what);
 
 inline void value_of(const Result<void>& result) {
   if (!result.has_value()) raise(result.error());

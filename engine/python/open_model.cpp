@@ -4,6 +4,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/python/errors.h"
@@ -29,6 +30,8 @@ std::string_view name_of(LogLevel level) {
 
 GroupOptions options_with(nb::handle log) {
   GroupOptions options;
+  // The ranks wait for callbacks, which may take long (a debugger), and none of them can be lost alone.
+  options.deadline = std::chrono::hours(24);
   options.log = [log](int rank, LogLevel level, std::string_view line) {
     const nb::gil_scoped_acquire acquired;
     try {
@@ -76,7 +79,15 @@ OpenModel::OpenModel(const std::string& directory, int ranks, const ModelOptions
 }
 
 OpenModel::~OpenModel() {
-  if (engine_ != nullptr) static_cast<void>(without_gil([this] { return end(); }));
+  if (engine_ == nullptr) return;
+  if (!state_->is_inside_callback()) {
+    static_cast<void>(without_gil([this] { return end(); }));
+    return;
+  }
+  // Python's collector runs in a callback and frees the model; this thread cannot wait for its own end.
+  state_->cancel_calls();
+  disown();
+  static_cast<void>(log_.release());
 }
 
 bool OpenModel::is_open() const {
@@ -147,6 +158,7 @@ std::unique_ptr<PendingTexts> OpenModel::submit_texts(const std::vector<std::vec
 }
 
 void OpenModel::close() {
+  if (state_->is_inside_callback()) raise(inside_callback("close"));
   value_of(without_gil([this] { return end(); }));
 }
 

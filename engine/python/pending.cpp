@@ -10,12 +10,6 @@ namespace {
 
 constexpr auto kSignalPeriod = std::chrono::milliseconds(50);
 
-Error inside_callback() {
-  return {ErrorKind::kFailedPrecondition,
-          "[python] cannot wait for the model: found a call inside one of its own callbacks, which its ranks wait for, "
-          "expected a call outside; use another model in a callback"};
-}
-
 [[noreturn]] void raise_again(nb::handle exception) {
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
@@ -62,7 +56,7 @@ void Pending<Handle>::cancel() {
 template <typename Handle>
 template <typename Condition>
 void Pending<Handle>::wait_until(const Condition& is_met) {
-  if (state_->model().is_inside_callback()) raise(inside_callback());
+  if (state_->model().is_inside_callback()) raise(inside_callback("wait for"));
   const auto waited = [&] {
     const nb::gil_scoped_release released;
     std::unique_lock lock(state_->mutex);

@@ -10,6 +10,7 @@ import pickle
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -154,9 +155,10 @@ class Callbacks(OnOneModel):
                 self.new_ids(logits_processor=[lambda ids, scores: given])
 
     def test_a_call_inside_a_callback_is_refused(self):
-        with self.assertRaisesRegex(lockstep.Error, "inside one of its own callbacks") as raised:
-            self.new_ids(logits_processor=[lambda ids, scores: self.new_ids()])
-        self.assertEqual(raised.exception.kind, "failed_precondition")
+        for call in (self.new_ids, self.model.close, lambda: self.model.score([PROMPT])):
+            with self.assertRaisesRegex(lockstep.Error, "inside one of its own callbacks") as raised:
+                self.new_ids(logits_processor=[lambda ids, scores: call()])
+            self.assertEqual(raised.exception.kind, "failed_precondition")
 
     def test_a_failing_streamer_ends_its_call(self):
         class Fails:
@@ -218,6 +220,22 @@ class Text(OnOneModel):
 
         found = asyncio.run(read_all())
         self.assertEqual(found, [[token.id for token in self.model.stream([5 + n, 6], max_new_tokens=12)] for n in range(8)])
+
+    def test_a_cancelled_task_ends_its_stream(self):
+        def slow(ids, scores):
+            time.sleep(0.01)
+            return scores
+
+        async def read():
+            async for _ in self.model.stream("one", max_new_tokens=100, eos_token_id=[], logits_processor=[slow]):
+                pass
+
+        async def cancel():
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(read(), 0.1)
+
+        asyncio.run(cancel())
+        self.assertEqual(self.model.counters["running"], 0)
 
     def test_an_abandoned_stream_ends(self):
         for token in self.model.stream("one", max_new_tokens=100, ignore_eos=None):

@@ -66,7 +66,6 @@ class Model:
             scoring: whether `score` is possible, which takes one more graph.
             max_logprobs: the largest `top` of `score`.
         """
-        self._closed = False
         self._uses = 0
         self._idle = threading.Condition()
         self._open = _lockstep.open_model(

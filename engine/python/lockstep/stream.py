@@ -44,7 +44,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
         self.close()
 
     def close(self) -> None:
-        """Ends the request. Its tokens so far remain in `answers`."""
+        """Ends the request, which takes a step at most. Its tokens so far remain in `answers`."""
         self._pending.cancel()
 
     @property
@@ -79,11 +79,13 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     async def __anext__(self) -> Token:
         while True:
             self._wakes.clear()
-            is_done = self._pending.is_done()  # before the token is taken: none follows the end
-            streamed = self._pending.take_token()
+            with self._model._use():
+                is_done = self._pending.is_done()  # before the token is taken: none follows the end
+                streamed = self._pending.take_token()
             if streamed is not None:
                 return self._token(streamed)
             if is_done:
                 self.answers  # raises the request's failure
                 raise StopAsyncIteration
-            await self._wakes.wait()
+            with ended_on_error(self._pending):  # a cancelled task
+                await self._wakes.wait()
