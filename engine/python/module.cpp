@@ -33,6 +33,7 @@ void bind_generation_config(nb::module_& module) {
       .def_ro("num_beams", &GenerationConfig::num_beams)
       .def_ro("num_return_sequences", &GenerationConfig::num_return_sequences)
       .def_ro("eos_token_ids", &GenerationConfig::eos_token_ids)
+      .def_ro("bos_token_id", &GenerationConfig::bos_token_id)
       .def_ro("pad_token_id", &GenerationConfig::pad_token_id)
       .def_ro("output_scores", &GenerationConfig::output_scores)
       .def_ro("output_logits", &GenerationConfig::output_logits);

@@ -21,6 +21,9 @@ class GenerationConfig:
     def num_return_sequences(self) -> int: ...
 
     @property
+    def bos_token_id(self) -> int | None: ...
+
+    @property
     def eos_token_ids(self) -> list[int]: ...
 
     @property

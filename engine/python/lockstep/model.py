@@ -121,6 +121,16 @@ class Model:
         return self._tokenizer
 
     @property
+    def eos_token_ids(self) -> list[int]:
+        """The ids that end an answer, as generation_config.json or config.json says; they may be none."""
+        return self._open.generation_config().eos_token_ids
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The id that begins a text, where the model has one."""
+        return self._open.generation_config().bos_token_id
+
+    @property
     def facts(self) -> dict[str, Any]:
         """Degree, threads, backend, sizes, compiled graphs and the seconds of each phase of the start."""
         with self._use() as engine:
