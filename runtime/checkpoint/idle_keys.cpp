@@ -26,6 +26,8 @@ constexpr std::string_view kIdleKeys[] = {
     "_name_or_path",
     "_attn_implementation",
     "_attn_implementation_autoset",
+    "unsloth_fixed",
+    "unsloth_version",
     // what the class returns beside logits, and whether it keeps keys and values
     "use_cache",
     "output_attentions",

@@ -108,8 +108,14 @@ Result<ModelSpec> read_starcoder2(const KeyReader& config) {
 }
 
 constexpr std::string_view kStarcoder2Idle[] = {
-    "mlp_type", "norm_type",  // always a plain MLP and LayerNorm in transformers
-    "layer_norm_epsilon",     // an older name of norm_epsilon, which stands beside it
+    "mlp_type",
+    "norm_type",  // always a plain MLP and LayerNorm in transformers
+    // of the code before transformers', which has one way of attention; older names beside hidden_act and norm_epsilon
+    "attention_softmax_in_fp32",
+    "scale_attention_softmax_in_fp32",
+    "scale_attn_weights",
+    "activation_function",
+    "layer_norm_epsilon",
 };
 
 // ---- StableLM: LayerNorm, a part of each head turns ----
