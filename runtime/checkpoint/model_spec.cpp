@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "runtime/checkpoint/idle_keys.h"
 #include "runtime/checkpoint/json_document.h"
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"

@@ -15,7 +15,7 @@ struct ModelType {
   std::string_view name;
   std::string_view architecture;  // the class in transformers
   Result<ModelSpec> (*read)(const KeyReader&);
-  // Keys without effect beside the common ones (idle_keys.h). A key that is neither read nor listed is an error;
+  // Keys without effect beside the common ones (spec_keys.cpp). A key that is neither read nor listed is an error;
   // without a list, as with the first families, it is ignored.
   std::optional<std::span<const std::string_view>> idle_keys = std::nullopt;
 };

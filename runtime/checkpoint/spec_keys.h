@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -78,5 +79,10 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
 /// Reads the rotary embedding; the spec's heads are already set. `rope_scaling` (with `rope_theta` beside it) overrides
 /// `rope_parameters`; a key inside the object overrides the one outside.
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys);
+
+/// Fails with `kUnsupported`, naming the first key of `document` that is not null, not in `read`, not in `idle` and not
+/// one of the keys that are without effect in every family.
+Result<void> require_known_keys(const nlohmann::json& document, const KeyReader& config, const KeyReader::Names& read,
+                                std::span<const std::string_view> idle);
 
 }  // namespace lockstep::checkpoint
