@@ -96,7 +96,7 @@ class Replicas(Replicated):
                 clients, engines = [], []
                 client, first = await launched.engine(launched.socket)
                 facts = (await first.facts()).facts
-                self.assertEqual((facts.version, facts.ranks), (4, degree))
+                self.assertEqual((facts.version, facts.ranks), (5, degree))
                 self.assertEqual([(one.socket, one.port) for one in facts.replicas],
                                  [(f"{launched.socket}-{number}", 0) for number in range(1, 4 // degree)])
                 for one in facts.replicas:
