@@ -109,7 +109,7 @@ class Script {
         if (std::ssize(rows.ids) == kChunk) LOCKSTEP_TRY_VOID(flush());
       }
     }
-    return flush();
+    return rows.ids.empty() ? ok() : flush();
   }
 
   static void add(PrefillRows& rows, int32_t slot, int32_t position) {
