@@ -28,15 +28,6 @@ std::vector<int64_t> or_one(const std::vector<int64_t>& sizes, int64_t one) {
 
 std::string or_default(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "default"; }
 
-/// The present memory of every rank, on every rank. @collective
-Result<std::vector<RankMemory>> memories_of(group::Member& member, const model::LoadedModel& loaded) {
-  LOCKSTEP_TRY(const auto texts, member.bootstrap().exchange(
-                                     observe::to_text(observe::memory_of(loaded.shard->store(), loaded.loading))));
-  std::vector<RankMemory> memories;
-  for (const std::string& text : texts) memories.push_back(observe::parse_memory(text));
-  return memories;
-}
-
 }  // namespace
 
 Engine::Impl::Impl(group::State& group, Model model, EngineOptions options)
@@ -104,12 +95,9 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   std::optional<observe::CountedSteps> counted;
   if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());
   LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
-  LOCKSTEP_TRY(std::vector<RankMemory> memories, memories_of(member, loaded));
+  LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
   member.phases().enter("run");
-  if (member.leads()) {
-    note_facts(member, plan, loaded, communicator, *driver.value());
-    facts_.memory = std::move(memories);
-  }
+  if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value(), std::move(memory));
   rank_is_ready();
   LOCKSTEP_TRY_VOID(session_.run(member, plan.main_thread, counted ? *counted : timed));
 
@@ -158,7 +146,8 @@ actors::Sink& Engine::Impl::watched_requests(observe::Observation& observation) 
 }
 
 void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,
-                              const device::Communicator* communicator, const device::BackendDriver& driver) {
+                              const device::Communicator* communicator, const device::BackendDriver& driver,
+                              std::vector<RankMemory> memory) {
   const shards::ShardOptions& shard = plan.model.shard;
   member.log().info("{}", phases_line(member.phases()));
   facts_ = {.ranks = member.size(),
@@ -178,16 +167,16 @@ void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, co
             .graphs_expected = loaded.graphs_expected,
             .graphs = loaded.graphs->compiled(),
             .graphs_after_start = {},
-            .memory = {},
+            .memory = std::move(memory),
             .report = {}};
 }
 
 Result<void> Engine::Impl::report(group::Member& member, const model::LoadedModel& loaded,
                                   observe::Observation& observation) {
-  LOCKSTEP_TRY(std::vector<RankMemory> memories, memories_of(member, loaded));
+  LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
   LOCKSTEP_TRY(const std::optional<trace::GroupReport> report, observation.gather());
   if (member.leads()) {
-    facts_.memory = std::move(memories);
+    facts_.memory = std::move(memory);
     facts_.graphs_after_start = loaded.graphs->compiled_after_close();
     facts_.report = report;
     if (loaded.speculative != nullptr) {

@@ -53,7 +53,8 @@ class Engine::Impl {
   Result<void> report(group::Member& member, const model::LoadedModel& loaded, observe::Observation& observation);
   actors::Sink& watched_requests(observe::Observation& observation);
   void note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,
-                  const device::Communicator* communicator, const device::BackendDriver& driver);
+                  const device::Communicator* communicator, const device::BackendDriver& driver,
+                  std::vector<RankMemory> memory);
   void rank_is_ready();
 
   Result<void> check_works() const;

@@ -5,9 +5,11 @@
 #include <sstream>
 
 namespace lockstep::observe {
+namespace {
 
-RankMemory memory_of(const device::Store& store, const model::LoadingCost& loading) {
-  const device::MemoryReport held = store.memory();
+RankMemory memory_of(const model::LoadedModel& loaded) {
+  const device::MemoryReport held = loaded.shard->store().memory();
+  const model::LoadingCost& loading = loaded.loading;
   return {.weights = held.weights,
           .states_reserved = held.states_reserved,
           .states_resident = held.states_resident,
@@ -17,6 +19,15 @@ RankMemory memory_of(const device::Store& store, const model::LoadingCost& loadi
           .files = loading.files,
           .read_ahead = loading.ahead,
           .peak = model::peak_resident()};
+}
+
+}  // namespace
+
+Result<std::vector<RankMemory>> gather_memory(group::Member& member, const model::LoadedModel& loaded) {
+  LOCKSTEP_TRY(const auto texts, member.bootstrap().exchange(to_text(memory_of(loaded))));
+  std::vector<RankMemory> memory;
+  for (const std::string& text : texts) memory.push_back(parse_memory(text));
+  return memory;
 }
 
 std::string to_text(const RankMemory& memory) {

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "engine/group/member.h"
 #include "engine/model/load.h"
 #include "lockstep/engine.h"
-#include "runtime/device/backend.h"
 
 namespace lockstep::observe {
 
-/// The current memory of a loaded model.
-RankMemory memory_of(const device::Store& store, const model::LoadingCost& loading);
+/// The present memory of every rank, by rank, on every rank. @collective @blocking
+Result<std::vector<RankMemory>> gather_memory(group::Member& member, const model::LoadedModel& loaded);
 
 /// Conversion to one line of text and back; ranks exchange such lines.
 std::string to_text(const RankMemory& memory);

@@ -17,17 +17,6 @@ Error closed() {
           "[python] cannot use the model: found a closed one, expected an open one; make another lockstep.Model"};
 }
 
-/// Python's names of levels, in lower case.
-std::string_view name_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warning";
-    case LogLevel::kError: return "error";
-  }
-  return "error";
-}
-
 GroupOptions options_with(nb::handle log) {
   GroupOptions options;
   // The ranks wait for callbacks, which may take long (a debugger), and none of them can be lost alone.
@@ -35,7 +24,7 @@ GroupOptions options_with(nb::handle log) {
   options.log = [log](int rank, LogLevel level, std::string_view line) {
     const nb::gil_scoped_acquire acquired;
     try {
-      log(rank, name_of(level), line);
+      log(rank, to_string(level), line);
     } catch (nb::python_error& failure) {
       failure.discard_as_unraisable("lockstep's log");
     }

@@ -12,6 +12,8 @@ namespace {
 
 using Next = RestartDecision::Next;
 
+constexpr int kFailedStarts = 2;  // in a row, until ranks, memory or cores are taken for gone
+
 RestartDecision stop(std::string why) { return {.next = Next::kStop, .why = std::move(why)}; }
 
 }  // namespace
@@ -51,11 +53,15 @@ RestartDecision RestartRule::judge(const EndedStart& start, int in_a_row) const 
                             limits_.in_a_row.most, limits_.in_a_row.option));
   }
   if (limits_.shrinking == Shrinking::kEachLoss) return {.next = Next::kShrink, .why = "ranks were lost"};
+  if (limits_.shrinking == Shrinking::kFailedStarts && failed_starts_ >= kFailedStarts) {
+    return {.next = Next::kShrink, .why = "starts in a row have not come to serve"};
+  }
   return {.next = Next::kAgain, .why = {}};
 }
 
 RestartDecision RestartRule::decide(const EndedStart& start) {
   if (start.has_progressed) in_a_row_ = 0;
+  failed_starts_ = start.has_served ? 0 : failed_starts_ + 1;
   const bool counts = !start.has_progressed || limits_.counted == CountedRestarts::kAll;
   RestartDecision decision = judge(start, in_a_row_ + (counts ? 1 : 0));
   lost_ranks_ = start.lost_ranks;

@@ -7,7 +7,8 @@
 //   a launcher that started nothing                   again if proven    the same
 //   any end, beyond the limit in all                  stop               stop
 //   a rank lost twice in a row, or too few slots      with fewer ranks where that shrinks: counted as a first start
-//   any end that is repeated                          with fewer ranks where each loss shrinks
+//   any end that is repeated                          with fewer ranks where each loss shrinks, or where two starts in
+//                                                     a row have not come to serve and that shrinks
 //
 //   restart in a row          0      1      2      3   …      0 follows progress, unless all count: then it is 1
 //   pause, from 0, first 1 s  1 s    2 s    4 s    8 s …      up to the longest
@@ -34,7 +35,7 @@ struct RestartLimit {
 enum class CountedRestarts { kAll, kAfterNoProgress };
 
 /// When another start has fewer ranks.
-enum class Shrinking { kNever, kLostTwice, kEachLoss };  // kLostTwice: also without slots for all
+enum class Shrinking { kNever, kLostTwice, kEachLoss, kFailedStarts };  // kLostTwice: also without slots for all
 
 /// The pauses before restarts, by their numbers in a row: none below `from`, then `first`, and twice the last one.
 struct RestartPauses {
@@ -57,6 +58,7 @@ struct EndedStart {
   std::set<int> lost_ranks = {};
   bool lacks_slots = false;
   bool has_progressed = false;  // since its beginning
+  bool has_served = false;      // since its beginning: for kFailedStarts
   bool is_proven = false;       // it has worked here before: the reason for its end may pass
 };
 
@@ -90,6 +92,7 @@ class RestartRule {
   RestartLimits limits_;
   int restarts_ = 0;
   int in_a_row_ = 0;
+  int failed_starts_ = 0;     // in a row that have not come to serve
   std::set<int> lost_ranks_;  // of the previous start
 };
 

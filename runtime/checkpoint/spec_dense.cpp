@@ -40,8 +40,7 @@ Result<ModelSpec> read_smollm3(const KeyReader& config) {
   keys.bos_id = 128000;
   keys.pad_id = 128004;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "smollm3", keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 2e6}}));
   LOCKSTEP_TRY_VOID(read_no_rope_layers(config, spec));
@@ -63,8 +62,7 @@ Result<ModelSpec> read_any_granite(const KeyReader& config, std::string_view mod
   keys.eos_ids = {2};
   keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(spec.embedding_scale, config.number_or("embedding_multiplier", 1.0, kPositive));
   LOCKSTEP_TRY(spec.attention_scale, config.number_or("attention_multiplier", 1.0, kPositive));
@@ -103,7 +101,7 @@ Result<ModelSpec> read_starcoder2(const KeyReader& config) {
   spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = has_biases;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
-  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  slide_everywhere(window, spec);
   return spec;
 }
 
@@ -244,8 +242,7 @@ Result<ModelSpec> read_hunyuan_v1_dense(const KeyReader& config) {
   keys.bos_id = 1;
   keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "hunyuan_v1_dense", keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.query_key_norm = spec.norm_after_rope = true;
   json ropes = json::object();
   for (const char* const key : {"rope_theta", "rope_scaling", "rope_parameters"}) {

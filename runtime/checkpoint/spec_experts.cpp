@@ -28,7 +28,7 @@ Result<ModelSpec> read_mixtral(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mixtral", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 1e6}}));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
-  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  slide_everywhere(window, spec);
   LOCKSTEP_TRY_VOID(read_experts(config, 8, 2, spec));
   return spec;
 }
@@ -41,8 +41,7 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   keys.norm_epsilon.otherwise = 1e-5;
   keys.activation = {"", "silu"};  // replaced by the experts' own function
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt_oss", keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, true, spec));
   spec.attention_sinks = true;
   constexpr Key<double> kTheta{"rope_theta", 150000.0};
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = kTheta}));
@@ -77,13 +76,12 @@ Result<ModelSpec> read_qwen3_moe(const KeyReader& config) {
   keys.intermediate_size = {"moe_intermediate_size", 768};
   keys.max_positions.otherwise = 32768;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_moe", keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const bool slides, config.boolean_or("use_sliding_window", false));
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
-  if (slides && window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
+  if (slides) slide_everywhere(window, spec);
   LOCKSTEP_TRY_VOID(require_experts_everywhere(config, spec));
   LOCKSTEP_TRY(const bool normalises, config.boolean_or("norm_topk_prob", false));
   if (!normalises) return unsupported(config, "norm_topk_prob", "false", "true");

@@ -38,15 +38,9 @@ Result<void> read_qwen_windows(const KeyReader& config, ModelSpec& spec) {
       config, window, [&](int64_t layer) { return window.has_value() && layer >= first; }, spec);
 }
 
-/// Sets one window for all layers.
-void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec) {
-  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
-}
-
 Result<ModelSpec> read_llama(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "llama", llama_keys()));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   return spec;
@@ -82,8 +76,7 @@ Result<ModelSpec> read_qwen3(const KeyReader& config) {
   FamilyKeys keys = qwen_keys();
   keys.head_dim.otherwise = 128;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3", keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY_VOID(read_qwen_windows(config, spec));

@@ -45,8 +45,7 @@ Result<double> read_soft_cap(const KeyReader& config, std::string_view key, doub
 Result<ModelSpec> read_gemma(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys) {
   LOCKSTEP_TRY_VOID(require_switch(config, "use_bidirectional_attention", false));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
-  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", false));
-  spec.attention_output_bias = spec.attention_bias;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(const double scalar, config.number_or("query_pre_attn_scalar", 256.0, kPositive));
   spec.attention_scale = 1.0 / std::sqrt(scalar);
   spec.embedding_scale = std::sqrt(static_cast<double>(spec.hidden_size));

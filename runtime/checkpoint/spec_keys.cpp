@@ -249,11 +249,21 @@ Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_ty
   return spec;
 }
 
+Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", otherwise));
+  spec.attention_output_bias = spec.attention_bias;
+  return ok();
+}
+
 Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise) {
   if (config.is_null("sliding_window")) return std::optional<int64_t>();
   if (!config.has("sliding_window")) return otherwise;
   LOCKSTEP_TRY(const int64_t window, config.integer("sliding_window", kPositions));
   return std::optional<int64_t>(window);
+}
+
+void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec) {
+  if (window) spec.windows.assign(static_cast<size_t>(spec.layers), *window);
 }
 
 Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,

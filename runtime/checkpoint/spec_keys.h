@@ -66,8 +66,14 @@ Result<void> require_plain_weights(const KeyReader& config, std::string_view mod
 /// Reads everything named by `keys`, with the checks common to all families; no windows, no rotary embedding.
 Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys);
 
+/// Reads `attention_bias`, of q, k, v and the output.
+Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelSpec& spec);
+
 /// The key `sliding_window`: `otherwise` if absent, none if null.
 Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise);
+
+/// Sets `window`, if there is one, for all layers.
+void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec);
 
 /// Sets `window` for the layers selected by `layer_types` or, without that key, by `slides(layer)`.
 Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,

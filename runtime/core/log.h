@@ -11,6 +11,17 @@ namespace lockstep {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
+/// "debug", "info", "warning", "error".
+constexpr std::string_view to_string(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "debug";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kWarning: return "warning";
+    case LogLevel::kError: return "error";
+  }
+  return "error";
+}
+
 /// Passes lines to a sink. Thread-safe if the sink is.
 class Log {
  public:

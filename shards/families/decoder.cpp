@@ -60,8 +60,8 @@ ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) 
 
 }  // namespace
 
-Step build_layers(StepBuilder step, Layout layout) {
-  ValueId x = step.embedding(layout == Layout::kScaledPrompts ? Scaled::kAll : Scaled::kOfIds);
+Step build_layers(StepBuilder step, Layout layout, Scaled scaled) {
+  ValueId x = step.embedding(scaled);
   if (layout == Layout::kNormedEmbedding) x = step.norm(x, "model.embed_norm");
   for (int64_t layer = 0; layer < step.spec().layers; ++layer) x = build_layer(step, x, layer, layout);
   return std::move(step).finish(x);

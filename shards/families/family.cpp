@@ -14,6 +14,7 @@ struct Family {
   std::string_view model_type;
   Layout layout;
   Norm norm;
+  Scaled scaled = Scaled::kOfIds;
 };
 
 // What else a family has (biases, windows, caps, sinks, rotations, experts) is in its spec; README.md names the papers.
@@ -28,8 +29,8 @@ constexpr Family kFamilies[] = {
     {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential if its config says so
     {"gpt_oss", Layout::kSequential, Norm::kRms},
     {"gptj", Layout::kParallelOneNorm, Norm::kLayer},
-    {"granite", Layout::kScaledPrompts, Norm::kRms},
-    {"granitemoe", Layout::kScaledPrompts, Norm::kRms},
+    {"granite", Layout::kSequential, Norm::kRms, Scaled::kAll},
+    {"granitemoe", Layout::kSequential, Norm::kRms, Scaled::kAll},
     {"hunyuan_v1_dense", Layout::kSequential, Norm::kRms},
     {"llama", Layout::kSequential, Norm::kRms},
     {"ministral", Layout::kSequential, Norm::kRms},
@@ -77,7 +78,7 @@ Result<Step> build_step(const checkpoint::ModelSpec& spec, const partition::Part
                              "use a model of these families",
                              spec.model_type, fmt::join(family_names(), ", "))};
   }
-  return build_layers(StepBuilder(spec, partition, shape, family->norm), family->layout);
+  return build_layers(StepBuilder(spec, partition, shape, family->norm), family->layout, family->scaled);
 }
 
 }  // namespace lockstep::families

@@ -5,10 +5,12 @@
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "launch"))
+import test_folder  # noqa: E402
+
 HIDDEN = ("caf/", "mpi.h", "nlohmann/", "CLI/", "capnp/", "spdlog/", "ATen/", "torch/")  # private to the library
 
 
@@ -20,12 +22,10 @@ def run(*words):
     return done.stdout
 
 
-class Consumer(unittest.TestCase):
+class Consumer(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         cls.prefix = cls.folder / "prefix"
         run("cmake", "--install", BUILD, "--prefix", cls.prefix)
         cls.expected = run(cls.prefix / "bin" / "lockstep", "generate", "--launch", "threads", "--tp", 1, "--model", MODEL,

@@ -6,11 +6,11 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+import test_folder
 import tiny_model
 
 START = """
@@ -26,12 +26,11 @@ def slow(ids, scores):
 """
 
 
-class Processes(unittest.TestCase):
+class Processes(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.directory = tiny_model.write(folder.name)
+        super().setUpClass()
+        cls.directory = tiny_model.write(cls.folder / "model")
 
     def run_script(self, script, expected_code=0):
         """The output of `script` after START."""

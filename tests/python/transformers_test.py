@@ -4,11 +4,11 @@
 """
 import pathlib
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
 import numpy as np
+import test_folder
 import tiny_model
 import torch_without_cuda  # noqa: F401, before torch
 import torch
@@ -49,14 +49,13 @@ class Demo(unittest.TestCase):
             self.assertTrue(torch.equal(found, expected), f"tp={tp}: {found} {expected}")
 
 
-class Tiny(unittest.TestCase):
+class Tiny(test_folder.FolderTests):
     """A tiny model on two ranks, with every option."""
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        directory = tiny_model.write(folder.name)
+        super().setUpClass()
+        directory = tiny_model.write(cls.folder / "model")
         tiny_model.write_tokenizer(directory)
         cls.reference = reference_of(directory)
         cls.model = lockstep.Model(directory, tp=2, batch_size=4)

@@ -7,13 +7,13 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "launch"))
 import empty_root
+import test_folder
 import tiny_model
 
 MOST_MIB = 25
@@ -36,12 +36,10 @@ with lockstep.Model(sys.argv[1], tp=2) as model:
 """
 
 
-class Wheel(unittest.TestCase):
+class Wheel(test_folder.FolderTests):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
+        super().setUpClass()
         packed = subprocess.run([sys.executable, ROOT / "tools" / "pack_wheel.py", BUILD, cls.folder], capture_output=True,
                                 text=True, timeout=60, check=False)
         if packed.returncode != 0:

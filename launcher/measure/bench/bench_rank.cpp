@@ -252,9 +252,7 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
 
   member.phases().enter("report");
   report.dropped_collectives = repeater.dropped();
-  LOCKSTEP_TRY(const auto memories, member.bootstrap().exchange(
-                                        observe::to_text(observe::memory_of(loaded.shard->store(), loaded.loading))));
-  for (const std::string& memory : memories) report.memory.push_back(observe::parse_memory(memory));
+  LOCKSTEP_TRY(report.memory, observe::gather_memory(member, loaded));
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(member.bootstrap(), loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);

@@ -36,16 +36,6 @@ std::string text_of(const Json& value) {
   return dumped(value);
 }
 
-std::string_view to_string(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warning";
-    case LogLevel::kError: return "error";
-  }
-  return "error";
-}
-
 }  // namespace
 
 LogFormat log_format(std::string_view name) { return name == "json" ? LogFormat::kJson : LogFormat::kText; }

@@ -9,16 +9,15 @@ using launcher::EndCause;
 using Decision = launcher::RestartDecision;
 
 constexpr Duration kProgress = std::chrono::minutes(1);  // of service
-constexpr int kFailedStarts = 2;                         // in a row, until ranks are taken for gone
 
 launcher::RestartLimits limits_of(const Recovery::Rules& rules) {
   const bool stops = rules.policy == OnLostRank::kStop;
-  return {
-      .in_all = stops ? std::optional(launcher::RestartLimit{0, "--on-lost-rank"}) : std::nullopt,
-      .in_a_row = {rules.max_restarts, "--max-restarts"},
-      .counted = launcher::CountedRestarts::kAll,
-      .shrinking = rules.policy == OnLostRank::kShrink ? launcher::Shrinking::kEachLoss : launcher::Shrinking::kNever,
-      .pauses = {.from = 2, .first = std::chrono::milliseconds(500), .longest = std::chrono::seconds(10)}};
+  return {.in_all = stops ? std::optional(launcher::RestartLimit{0, "--on-lost-rank"}) : std::nullopt,
+          .in_a_row = {rules.max_restarts, "--max-restarts"},
+          .counted = launcher::CountedRestarts::kAll,
+          .shrinking =
+              rules.policy == OnLostRank::kShrink ? launcher::Shrinking::kEachLoss : launcher::Shrinking::kFailedStarts,
+          .pauses = {.from = 2, .first = std::chrono::milliseconds(500), .longest = std::chrono::seconds(10)}};
 }
 
 /// An interrupted rank is no interrupted server: it has ended for a reason of its own.
@@ -49,14 +48,14 @@ void Recovery::note_lost() {
 Recovery::Next Recovery::note_gone(const Error& reason, uint64_t tokens, TimePoint now) {
   const bool has_served = std::exchange(serves_, false);
   const bool served_long = has_served && now - serving_since_ >= kProgress;
-  failed_starts_ = has_served ? 0 : failed_starts_ + 1;
   const bool made_tokens = std::exchange(tokens_, tokens) != tokens;
-  const Decision decision = rule_.decide(
-      {.cause = cause_for_server(reason), .has_progressed = made_tokens || served_long, .is_proven = has_served_});
+  const Decision decision = rule_.decide({.cause = cause_for_server(reason),
+                                          .has_progressed = made_tokens || served_long,
+                                          .has_served = has_served,
+                                          .is_proven = has_served_});
   state_ = decision.next == Decision::Next::kStop ? State::kOver : State::kWaiting;
-  return {.again = state_ == State::kWaiting,
-          .pause = decision.pause,
-          .shrinks = decision.next == Decision::Next::kShrink || failed_starts_ >= kFailedStarts};
+  return {
+      .again = state_ == State::kWaiting, .pause = decision.pause, .shrinks = decision.next == Decision::Next::kShrink};
 }
 
 }  // namespace lockstep::serve

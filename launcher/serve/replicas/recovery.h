@@ -5,8 +5,8 @@
 //
 //   The rule of restarts (restart_rule.h) decides: over, when the policy is to stop; when the first start fails for a
 //   reason of its own (a bad option, no memory); and after `max_restarts` restarts in a row without progress. Progress
-//   is a token, or a minute of service. After a second start in a row that did not come to serve, ranks, memory or
-//   cores are taken for gone: each next start has a rank less, except where the policy is to stop.
+//   is a token, or a minute of service. After two starts in a row that did not come to serve, each next one has a rank
+//   less: a place, memory or cores may be gone.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +65,8 @@ class Recovery {
   State state_ = State::kStarting;
   bool has_served_ = false;
   TimePoint serving_since_{};
-  bool serves_ = false;    // since the last start
-  int failed_starts_ = 0;  // in a row
-  uint64_t tokens_ = 0;    // at the last end
+  bool serves_ = false;  // since the last start
+  uint64_t tokens_ = 0;  // at the last end
 };
 
 }  // namespace lockstep::serve

@@ -16,9 +16,9 @@ namespace {
 constexpr auto kEngineEnd = std::chrono::seconds(20);          // of an engine that was asked to end
 constexpr Duration kLossEnd = std::chrono::seconds(5);         // of a lost one, by itself: it ends its ranks
 constexpr Duration kHostEnd = std::chrono::milliseconds(500);  // of one that has lost a host
-constexpr auto kGrow = std::chrono::minutes(1);  // of service with fewer ranks than wanted; twice as long, if the
-constexpr auto kLongestGrow = std::chrono::minutes(16);  // wanted ones cannot be started then
-constexpr double kRoom = 1.2;                            // of the present ranks' memory, for others beside them
+constexpr auto kGrow = std::chrono::minutes(1);                // of service with fewer ranks than wanted, and …
+constexpr auto kLongestGrow = std::chrono::minutes(16);        // … twice as long after each trial, up to this
+constexpr double kRoom = 1.2;                                  // of the present ranks' memory, for others beside them
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -164,7 +164,7 @@ void Replica::note_presence(const std::vector<RankPresence>& ranks) {
   parts_.log.warning("{}{} of {} ranks are to leave{}", log_prefix(), leaving->ranks, group_->crew.ranks,
                      words_on(leaving->hosts));
   degree_.shrink(*leaving);
-  prepare_change({.ranks = degree_.next().ranks});
+  prepare_change(Change{});
 }
 
 void Replica::note_silent() {
@@ -194,7 +194,7 @@ void Replica::on_gone(Group* group, const Result<void>& result) {
     next_.reset();
     const bool lacks_memory = !result.has_value() && result.error().kind == ErrorKind::kResourceExhausted;
     if (lacks_memory && change_ && serves()) {
-      parts_.log.warning("{}no memory for both: {} ranks start after the others", log_prefix(), change_->ranks);
+      parts_.log.warning("{}no memory for both: {} ranks start after the others", log_prefix(), degree_.next().ranks);
       return replace();
     }
     return end_change(result.has_value() ? "its ranks have ended" : result.error().message);
@@ -264,12 +264,11 @@ Result<void> Replica::check_change() const {
 }
 
 void Replica::change_ranks(std::optional<int> ranks, OnChanged done) {
-  const int wanted = ranks.value_or(degree_.wanted());
-  degree_.want(wanted);
+  degree_.want(ranks.value_or(degree_.wanted()));
   growing_.reset();
   growth_pause_ = kGrow;
   if (ranks == group_->crew.ranks) return done({});
-  prepare_change({.ranks = wanted, .done = std::move(done)});
+  prepare_change({.done = std::move(done)});
 }
 
 void Replica::prepare_change(Change change) {
@@ -344,7 +343,7 @@ void Replica::watch_size() {
   growing_ = parts_.loop.after(growth_pause_, [this] {
     growth_pause_ = std::min<Duration>(2 * growth_pause_, kLongestGrow);
     degree_.grow();
-    prepare_change({.ranks = degree_.wanted(), .grows = true});
+    prepare_change({.grows = true});
   });
 }
 
@@ -353,7 +352,7 @@ void Replica::end_change(const std::string& failure) {
   if (!change_) return;
   const Change change = *std::exchange(change_, std::nullopt);
   if (!failure.empty()) {
-    parts_.log.error("{}cannot serve with {} ranks: {}", log_prefix(), change.ranks, failure);
+    parts_.log.error("{}cannot serve with {} ranks: {}", log_prefix(), degree_.next().ranks, failure);
     if (change.done) degree_.want(served_.ranks);
     degree_.settle(served_);
     watch_size();

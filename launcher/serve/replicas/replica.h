@@ -77,7 +77,7 @@ class Replica {
   bool is_over() const { return recovery_.state() == Recovery::State::kOver; }
   int restarts() const { return recovery_.restarts(); }
   /// The number of ranks that it changes to; none: no change is under way.
-  std::optional<int> changing_to() const { return change_ ? std::optional(change_->ranks) : std::nullopt; }
+  std::optional<int> changing_to() const { return change_ ? std::optional(degree_.next().ranks) : std::nullopt; }
 
  private:
   /// Processes and the connection to them.
@@ -86,9 +86,8 @@ class Replica {
     std::unique_ptr<EngineProcess> process;  // null: the engine is not this program's
     std::unique_ptr<Connection> connection;
   };
-  /// A change of the number of ranks.
+  /// A change to the ranks of `degree_.next()`.
   struct Change {
-    int ranks = 0;        // the new number
     bool grows = false;   // back to the number before a loss, which may fail
     OnChanged done = {};  // of one that was asked for
   };

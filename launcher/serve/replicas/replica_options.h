@@ -19,10 +19,9 @@ struct ReplicaOptions {
   double start_deadline_s = 600.0;    // until an engine serves
   double silence_s = 8.0;             // without an answer, until an engine is lost
 
-  std::vector<std::string>
-      launcher;  // starts a group's ranks: words with {ranks} and {lost_hosts}; empty: they start each other
-  std::vector<std::string> engine;  // an engine's command, without its socket and --tp; empty: attach to one
-  std::string records;              // --exit-record of the user; empty: none
+  std::vector<std::string> launcher;  // starts a group's ranks (launcher_words.h); empty: they start each other
+  std::vector<std::string> engine;    // an engine's command, without its socket and --tp; empty: attach to one
+  std::string records;                // --exit-record of the user; empty: none
 
   std::string engine_socket;  // of an engine that runs already
   std::string engine_host;

@@ -10,11 +10,6 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 
-constexpr auto kUnsupported = ErrorKind::kUnsupported;
-constexpr auto kInvalid = ErrorKind::kInvalidArgument;
-
-json small(const std::string& model_type) { return with(smallest(model_type), {{"num_key_value_heads", 4}}); }
-
 /// The keys of every published config, beside those of `smallest`.
 json whole(const std::string& model_type, const json& own) {
   const json common = {{"architectures", {"AnyForCausalLM"}},
@@ -35,6 +30,11 @@ json whole(const std::string& model_type, const json& own) {
 json published(const std::string& model_type) {
   const json rope = {{"rope_theta", 10000.0}, {"rope_scaling", nullptr}};
   const json rms = with(rope, {{"rms_norm_eps", 1e-6}});
+  const json granite = with(rms, {{"attention_bias", false},
+                                  {"attention_multiplier", 0.015625},
+                                  {"embedding_multiplier", 12.0},
+                                  {"pad_token_id", 0},
+                                  {"residual_multiplier", 0.22}});
   const json configs = {
       {"ernie4_5", with(rms, {{"head_dim", 16}, {"pad_token_id", 0}, {"use_bias", false}})},
       {"exaone4", with(rms, {{"head_dim", 16},
@@ -44,23 +44,12 @@ json published(const std::string& model_type) {
                              {"sliding_window_pattern", "LLLG"}})},
       {"glm4",
        with(rms, {{"attention_bias", false}, {"head_dim", 16}, {"pad_token_id", 0}, {"partial_rotary_factor", 0.5}})},
-      {"granite", with(rms, {{"attention_bias", false},
-                             {"attention_multiplier", 0.015625},
-                             {"embedding_multiplier", 12.0},
-                             {"logits_scaling", 8.0},
-                             {"mlp_bias", false},
-                             {"pad_token_id", 0},
-                             {"residual_multiplier", 0.22}})},
-      {"granitemoe", with(rms, {{"attention_bias", false},
-                                {"attention_multiplier", 0.015625},
-                                {"embedding_multiplier", 12.0},
-                                {"logits_scaling", 6.0},
-                                {"num_experts_per_tok", 8},
-                                {"num_local_experts", 32},
-                                {"output_router_logits", false},
-                                {"pad_token_id", 0},
-                                {"residual_multiplier", 0.22},
-                                {"router_aux_loss_coef", 0.001}})},
+      {"granite", with(granite, {{"logits_scaling", 8.0}, {"mlp_bias", false}})},
+      {"granitemoe", with(granite, {{"logits_scaling", 6.0},
+                                    {"num_experts_per_tok", 8},
+                                    {"num_local_experts", 32},
+                                    {"output_router_logits", false},
+                                    {"router_aux_loss_coef", 0.001}})},
       {"hunyuan_v1_dense", with(rms, {{"add_classification_head", false},
                                       {"attention_bias", false},
                                       {"attention_head_dim", 16},

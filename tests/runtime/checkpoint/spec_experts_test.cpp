@@ -7,11 +7,6 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 
-constexpr auto kUnsupported = ErrorKind::kUnsupported;
-constexpr auto kInvalid = ErrorKind::kInvalidArgument;
-
-json small(const std::string& model_type) { return with(smallest(model_type), {{"num_key_value_heads", 4}}); }
-
 ModelSpec mixtral_spec() {
   ModelSpec spec = smallest_spec("mixtral");
   spec.max_positions = 131072;

@@ -8,11 +8,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr auto kUnsupported = ErrorKind::kUnsupported;
-constexpr auto kInvalid = ErrorKind::kInvalidArgument;
-
 /// With as many key/value heads as query heads, where the family has another default.
-json small(const std::string& model_type) { return with(smallest(model_type), {{"num_key_value_heads", 4}}); }
 
 ModelSpec gated_spec(const std::string& model_type, int64_t max_positions) {
   ModelSpec spec = smallest_spec(model_type);

@@ -8,9 +8,6 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr auto kUnsupported = ErrorKind::kUnsupported;
-constexpr auto kInvalid = ErrorKind::kInvalidArgument;
-
 ModelSpec gemma_spec(const std::string& model_type) {
   ModelSpec spec = smallest_spec(model_type);
   spec.head_dim = 256;

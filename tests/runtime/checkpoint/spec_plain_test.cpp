@@ -7,9 +7,6 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 
-constexpr auto kUnsupported = ErrorKind::kUnsupported;
-constexpr auto kInvalid = ErrorKind::kInvalidArgument;
-
 /// The keys of GPT-2 and GPT-J that have no default.
 json smallest_gpt(const std::string& model_type) {
   return {{"model_type", model_type}, {"n_embd", 64}, {"n_layer", 2}, {"n_head", 4}, {"vocab_size", 256}};

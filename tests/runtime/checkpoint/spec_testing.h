@@ -13,6 +13,9 @@
 
 namespace lockstep::checkpoint {
 
+inline constexpr auto kUnsupported = ErrorKind::kUnsupported;
+inline constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+
 inline Result<ModelSpec> parse(const nlohmann::json& config) { return parse_spec(config.dump(), "config.json"); }
 
 /// `config` with its `keys` replaced.
@@ -25,6 +28,11 @@ inline nlohmann::json with(nlohmann::json config, const nlohmann::json& keys) {
 inline nlohmann::json smallest(const std::string& model_type) {
   return {{"model_type", model_type}, {"hidden_size", 64},      {"intermediate_size", 96},
           {"vocab_size", 256},        {"num_hidden_layers", 2}, {"num_attention_heads", 4}};
+}
+
+/// The same with the keys that some families require.
+inline nlohmann::json small(const std::string& model_type) {
+  return with(smallest(model_type), {{"num_key_value_heads", 4}});
 }
 
 /// The result of `smallest` before a family's changes.
