@@ -1,4 +1,5 @@
-// One file: all calls share one state under one mutex.
+// One file: all calls share one state under one mutex. Work takes that mutex too, but not the door that calls go
+// through: a call that waits for a device keeps the others out while work goes on, as in a driver.
 #include "tests/cuda_stand_in/libcuda.h"
 
 #include <fcntl.h>
@@ -91,6 +92,7 @@ struct Work {
   std::function<CUresult()> run;
   std::function<void()> start;  // of a launch that may start before the kernel ahead has run; empty: it may not
   bool is_kernel = false;
+  bool is_of_hosts = false;  // waits for another host, whose driver is another one, also where it is in this process
 };
 
 extern "C" {
@@ -222,6 +224,7 @@ struct Reservation {
 };
 
 struct Driver {
+  std::recursive_mutex door;
   std::recursive_mutex mutex;
   const Settings settings = settings_of_process();
   bool is_started = false;
@@ -230,7 +233,8 @@ struct Driver {
   StandInCounts counts;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
   std::vector<int> retained;
-  std::vector<size_t> used;  // by device
+  std::vector<std::unique_ptr<std::atomic<int>>> at_work;  // by device: pieces of work that have begun and not ended
+  std::vector<size_t> used;                                // by device
   std::map<CUdeviceptr, Block> memory;
   std::map<CUdeviceptr, std::pair<void*, size_t>> opened;  // maps of other processes' memory
   std::map<const char*, size_t> pinned;
@@ -246,6 +250,41 @@ Driver& driver() {
 }
 
 thread_local CUcontext current = nullptr;
+
+/// What a call locks: the door, then the state. A query goes past the door.
+class Call {
+ public:
+  explicit Call(bool is_query = false) : is_query_(is_query) {}
+  void lock() {
+    if (!is_query_) driver().door.lock();
+    driver().mutex.lock();
+  }
+  void unlock() {
+    driver().mutex.unlock();
+    if (!is_query_) driver().door.unlock();
+  }
+
+ private:
+  const bool is_query_;
+};
+
+/// Runs work of a device, in its count.
+CUresult run_counted(int device, const std::function<CUresult()>& work) {
+  std::atomic<int>& at_work = *driver().at_work[static_cast<size_t>(device)];
+  at_work.fetch_add(1);
+  const CUresult status = work();
+  at_work.fetch_sub(1);
+  return status;
+}
+
+/// Waits for the work of the current device and keeps other calls out meanwhile: memory is freed so. Called with both
+/// locks held once.
+void wait_for_device() {
+  const std::atomic<int>& at_work = *driver().at_work[static_cast<size_t>(current->device)];
+  driver().mutex.unlock();
+  while (at_work.load() > 0) std::this_thread::yield();
+  driver().mutex.lock();
+}
 
 /// Whether [address, address + bytes) is memory of a device that may be used.
 bool is_device_memory(CUdeviceptr address, size_t bytes) {
@@ -294,7 +333,8 @@ CUresult refuse_in_capture() {
 }
 
 #define LOCKSTEP_ENTER(name)                                                   \
-  const std::lock_guard lock(driver().mutex);                                  \
+  Call call;                                                                   \
+  const std::lock_guard lock(call);                                            \
   if (const CUresult fault = enter(name); fault != CUDA_SUCCESS) return fault; \
   if (!driver().is_started) return CUDA_ERROR_NOT_INITIALIZED
 #define LOCKSTEP_ENTER_CONTEXT(name)                         \
@@ -307,7 +347,7 @@ CUresult refuse_in_capture() {
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused
 
 /// Adds work to a stream: recorded, run at once, or kept until a caller waits.
-CUresult enqueue(CUstream stream, Work item, std::unique_lock<std::recursive_mutex>& lock) {
+CUresult enqueue(CUstream stream, Work item, std::unique_lock<Call>& lock) {
   Driver& all = driver();
   if (!all.streams.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != nullptr) {
@@ -315,7 +355,9 @@ CUresult enqueue(CUstream stream, Work item, std::unique_lock<std::recursive_mut
     stream->capture->nodes.push_back(std::move(item));
     return CUDA_SUCCESS;
   }
-  std::function<CUresult()> work = std::move(item.run);  // outside of a graph nothing starts early
+  // Outside of a graph nothing starts early.
+  std::function<CUresult()> work = std::move(item.run);
+  if (!item.is_of_hosts) work = [device = current->device, run = std::move(work)] { return run_counted(device, run); };
   if (all.settings.pending == Pending::kLazy) {
     stream->work.push_back(std::move(work));
     return CUDA_SUCCESS;
@@ -330,7 +372,7 @@ CUresult enqueue(CUstream stream, Work item, std::unique_lock<std::recursive_mut
 }
 
 /// Runs what a stream holds.
-CUresult drain(CUstream stream, std::unique_lock<std::recursive_mutex>& lock) {
+CUresult drain(CUstream stream, std::unique_lock<Call>& lock) {
   std::vector<std::function<CUresult()>> work = std::move(stream->work);
   stream->work.clear();
   lock.unlock();
@@ -343,7 +385,7 @@ CUresult drain(CUstream stream, std::unique_lock<std::recursive_mutex>& lock) {
 
 /// A copy whose ends are checked when it runs, as a device would.
 CUresult copy(CUstream stream, CUdeviceptr device, CUdeviceptr other_device, const void* host, void* dst,
-              const void* src, size_t bytes, std::unique_lock<std::recursive_mutex>& lock) {
+              const void* src, size_t bytes, std::unique_lock<Call>& lock) {
   if (host != nullptr && !is_pinned(host, bytes)) {
     fmt::print(stderr, "[cuda stand-in] a copy of {} bytes with host memory that is not pinned\n", bytes);
     return CUDA_ERROR_INVALID_VALUE;
@@ -399,9 +441,10 @@ CUresult lose(CUresult status) {
 }
 
 CUresult enqueue_work(CUstream stream, std::function<CUresult()> work) {
-  std::unique_lock lock(driver().mutex);
+  Call call;
+  std::unique_lock lock(call);
   if (driver().lost != CUDA_SUCCESS) return driver().lost;
-  return enqueue(stream, {.run = std::move(work), .start = {}, .is_kernel = false}, lock);
+  return enqueue(stream, {.run = std::move(work), .start = {}}, lock);
 }
 
 CUresult count_call(const char* name) {
@@ -460,6 +503,7 @@ CUresult cuInit(unsigned int) {
     for (int i = 0; i < all.settings.devices; ++i) {
       all.contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{i, {}}));
       all.retained.push_back(0);
+      all.at_work.push_back(std::make_unique<std::atomic<int>>(0));
       all.used.push_back(0);
     }
   }
@@ -596,6 +640,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 
 CUresult cuMemFree_v2(CUdeviceptr address) {
   LOCKSTEP_ENTER_ALLOCATING("MemFree");
+  wait_for_device();
   Driver& all = driver();
   const auto block = all.memory.find(address);
   if (block == all.memory.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -677,6 +722,7 @@ CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned int) {
 
 CUresult cuMemFreeHost(void* address) {
   LOCKSTEP_ENTER_ALLOCATING("MemFreeHost");
+  wait_for_device();
   const auto block = driver().pinned.find(static_cast<const char*>(address));
   if (block == driver().pinned.end()) return CUDA_ERROR_INVALID_VALUE;
   driver().counts.pinned_bytes -= static_cast<int64_t>(block->second);
@@ -693,12 +739,14 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned 
   return CUDA_SUCCESS;
 }
 
-#define LOCKSTEP_ENTER_STREAM(name)                                            \
-  std::unique_lock lock(driver().mutex);                                       \
+#define LOCKSTEP_ENTER_STREAM_AS(name, is_query)                               \
+  Call call(is_query);                                                         \
+  std::unique_lock lock(call);                                                 \
   if (const CUresult fault = enter(name); fault != CUDA_SUCCESS) return fault; \
   if (!driver().is_started) return CUDA_ERROR_NOT_INITIALIZED;                 \
   if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;                   \
   if (driver().lost != CUDA_SUCCESS) return driver().lost
+#define LOCKSTEP_ENTER_STREAM(name) LOCKSTEP_ENTER_STREAM_AS(name, false)
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t bytes, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("MemcpyHtoDAsync");
@@ -921,7 +969,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 }
 
 CUresult cuEventQuery(CUevent event) {
-  LOCKSTEP_ENTER_STREAM("EventQuery");
+  LOCKSTEP_ENTER_STREAM_AS("EventQuery", true);
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   if (event->stream == nullptr) return CUDA_SUCCESS;
   if (event->stream->worker != nullptr && !event->stream->worker->has_done(event->ticket)) {
@@ -968,15 +1016,20 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("GraphLaunch");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   ++driver().counts.graph_launches;
-  return enqueue(stream, {[executable] {
-                   const std::vector<Work>& nodes = executable->nodes;
-                   for (size_t i = 0; i < nodes.size(); ++i) {
-                     // The next kernel goes as far as it may without this one's results.
-                     if (nodes[i].is_kernel && i + 1 < nodes.size() && nodes[i + 1].start) nodes[i + 1].start();
-                     if (const CUresult status = nodes[i].run(); status != CUDA_SUCCESS) return status;
-                   }
-                   return CUDA_SUCCESS;
-                 }},
+  const bool is_of_hosts = std::ranges::any_of(executable->nodes, &Work::is_of_hosts);
+  return enqueue(stream,
+                 {.run =
+                      [executable] {
+                        const std::vector<Work>& nodes = executable->nodes;
+                        for (size_t i = 0; i < nodes.size(); ++i) {
+                          // The next kernel goes as far as it may without this one's results.
+                          if (nodes[i].is_kernel && i + 1 < nodes.size() && nodes[i + 1].start) nodes[i + 1].start();
+                          if (const CUresult status = nodes[i].run(); status != CUDA_SUCCESS) return status;
+                        }
+                        return CUDA_SUCCESS;
+                      },
+                  .start = {},
+                  .is_of_hosts = is_of_hosts},
                  lock);
 }
 
@@ -1111,7 +1164,7 @@ const StandInStreams* lockstep_stand_in_cuda_streams() {
           },
       .enqueue = [](CUstream stream, std::function<CUresult()> work) -> CUresult {
         LOCKSTEP_ENTER_STREAM("work of another library");
-        return enqueue(stream, {.run = std::move(work), .start = {}, .is_kernel = false}, lock);
+        return enqueue(stream, {.run = std::move(work), .start = {}, .is_of_hosts = true}, lock);
       },
       .is_device_memory =
           [](CUdeviceptr address, size_t bytes) {

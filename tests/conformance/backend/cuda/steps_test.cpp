@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "runtime/backends/cuda/backend.h"
 #include "runtime/backends/cuda/node_split.h"
 #include "runtime/backends/cuda/step_plan.h"
+#include "runtime/trace/observed_communicator.h"
 #include "tests/conformance/backend/tiny_model.h"
 #include "tests/cuda_stand_in/driver_under_test.h"
 
@@ -120,6 +122,40 @@ TEST(CudaSteps, NameTheRankThatDoesNotCome) {
       EXPECT_THAT(ran.error().message, HasSubstr("found nothing from rank 1"));
     }
     EXPECT_TRUE(communicator.barrier(device::Stream::host()).has_value());  // rank 1's memory stays until here
+  });
+}
+
+/// Its rank is late with whatever follows a gather.
+class LateCommunicator final : public trace::ObservedCommunicator {
+ public:
+  explicit LateCommunicator(device::Communicator& inner) : ObservedCommunicator(inner) {}
+
+ private:
+  void entered(trace::CollectiveKind kind, uint64_t, uint64_t) override {
+    is_gather_ = kind == trace::CollectiveKind::kAllGather;
+  }
+  void left(bool) override {
+    if (is_gather_) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+
+  bool is_gather_ = false;
+};
+
+// A kernel that waits for a rank keeps that rank from freeing memory, when they share a GPU.
+TEST(CudaSteps, StartOnceEveryRankHasCompiled) {
+  const TinyOptions options{.ranks = 2};
+  const BackendUnderTest hurried{.name = "Cuda", .make = [](int) {
+                                   return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA),
+                                                              .ranks_of_device = 2,
+                                                              .deadline = std::chrono::seconds(2)});
+                                 }};
+  run_ranks(2, [&](int rank, device::Communicator& communicator) {
+    const TinyRank tiny = make_tiny_rank(options, rank);
+    LateCommunicator late(communicator);
+    Session session(hurried, tiny.graphs, rank == 1 ? &late : &communicator);
+    session.set(tiny.contents);
+    const Result<void> ran = session.run(0, zero_inputs(tiny.graphs[0]));
+    EXPECT_TRUE(ran.has_value()) << ran.error().message;
   });
 }
 
