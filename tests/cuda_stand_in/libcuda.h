@@ -3,8 +3,8 @@
 //
 // It is as strict as a driver may be, and stricter where a mistake would be found on a GPU alone: sizes are exact, new
 // memory is NaN, copies take pinned memory only, device memory ends before a page that nobody may touch, a capture
-// refuses what a capture cannot hold, and a kernel that is wrong ends with an illegal address and a line on stderr. Memory
-// is freed once the device has no work, and meanwhile every other call but a query waits (seen on driver 580).
+// refuses what a capture cannot hold, and a kernel that is wrong ends with an illegal address and a line on stderr.
+// Memory is freed once the device has no work, and meanwhile every other call but a query waits (seen on driver 580).
 //
 // LOCKSTEP_STAND_IN_CUDA sets it up, when the library is loaded: words with commas between them of
 //   lazy            work runs when somebody waits for it (default: eager, at once)

@@ -135,7 +135,9 @@ class LateCommunicator final : public trace::ObservedCommunicator {
     is_gather_ = kind == trace::CollectiveKind::kAllGather;
   }
   void left(bool) override {
-    if (is_gather_) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const SteadyClock clock;
+    const TimePoint end = clock.now() + std::chrono::milliseconds(50);
+    while (is_gather_ && clock.now() < end) std::this_thread::yield();  // time for the others to go on
   }
 
   bool is_gather_ = false;
