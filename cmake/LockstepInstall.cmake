@@ -33,7 +33,7 @@ function(lockstep_collect_libraries target)
     endif()
   endforeach()
 endfunction()
-lockstep_collect_libraries(lockstep_engine)
+lockstep_collect_libraries(lockstep_engine_inspect)  # and lockstep_engine, which it needs
 get_property(LOCKSTEP_STATIC_PARTS GLOBAL PROPERTY LOCKSTEP_COLLECTED)
 
 # The third-party dependencies of those libraries.
@@ -101,6 +101,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "$
 foreach(header IN ITEMS
         runtime/checkpoint/model_spec.h
         runtime/constraint/constraint.h
+        runtime/core/block_tree.h
         runtime/core/check.h
         runtime/core/clock.h
         runtime/core/dtype.h
@@ -108,6 +109,7 @@ foreach(header IN ITEMS
         runtime/core/ids.h
         runtime/core/log.h
         runtime/core/result.h
+        runtime/core/shape.h
         runtime/device/device_time.h
         runtime/generation/constraint_processors.h
         runtime/generation/finish_reason.h
@@ -118,6 +120,7 @@ foreach(header IN ITEMS
         runtime/generation/token_chooser.h
         runtime/generation/token_record.h
         runtime/generation/token_times.h
+        runtime/graph/graph.h
         runtime/sampling/sampling.h
         runtime/text/chat_template.h
         runtime/text/tokenizer.h

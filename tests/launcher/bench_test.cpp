@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/inspect/machine_description.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/measure/bench/bench_formulas.h"
 #include "launcher/measure/bench/bench_report.h"
 #include "launcher/measure/bench/limits_probe.h"
 #include "launcher/measure/bench/repeater.h"
-#include "launcher/measure/plan/machine_description.h"
 #include "tests/launcher/tiny_decode.h"
 
 namespace lockstep::launcher {
@@ -175,7 +175,7 @@ TEST(BenchReport, PutsThePredictionBesideTheMeasurement) {
   EXPECT_EQ(measured_machine(report).link, cost::link_from(report.collectives, 2));
   BenchReport of_devices = report;
   of_devices.probes_devices = true;  // which exchange by other links than those that were timed
-  EXPECT_EQ(measured_machine(of_devices).link, assumed_link());
+  EXPECT_EQ(measured_machine(of_devices).link, inspect::assumed_link());
   report.predicted = {.decode = {.weights_s = 0.15, .communication_s = 0.05},
                       .prefill = {.compute_s = 1.0},
                       .decode_tokens_per_s = 5,

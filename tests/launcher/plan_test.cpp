@@ -82,7 +82,7 @@ TEST_F(PlanRun, RefusesDegreesThatNeuronDevicesDoNotHave) {
   const Json json = planned(kNineHeads, command);
   EXPECT_EQ(json["memory_budget"], int64_t{16} << 30);
   EXPECT_EQ(json["neuron_target"], "inf2");
-  EXPECT_THAT(text(), HasSubstr("3  does not work: [launcher] --neuron-target: found 3 ranks on inf2, expected "
+  EXPECT_THAT(text(), HasSubstr("3  does not work: [engine/inspect] --neuron-target: found 3 ranks on inf2, expected "
                                 "1, 2, 4, 8, 24"));
   EXPECT_THAT(text(), AllOf(HasSubstr("5-7  does not work"), HasSubstr("   9  does not work"),
                             HasSubstr("inf2: degrees 1, 2, 4, 8, 24 and 16.00 GiB of memory for a core")));

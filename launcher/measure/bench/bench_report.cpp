@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <ranges>
 
-#include "launcher/measure/plan/machine_description.h"
-#include "launcher/measure/plan/prediction_json.h"
+#include "engine/inspect/machine_description.h"
+#include "engine/inspect/prediction_json.h"
 #include "launcher/report/rank_json.h"
 #include "runtime/core/short_number.h"
 
@@ -295,7 +295,7 @@ cost::MachineLimits measured_machine(const BenchReport& report) {
                   median(report, [](const Repetition& r) { return r.limits.flops_per_s; }) / ranks};
   // Devices exchange by their own links, not by what was timed between the hosts' ranks.
   const bool is_timed = report.world_size > 1 && !report.collectives.empty() && !report.probes_devices;
-  machine.link = is_timed ? cost::link_from(report.collectives, report.world_size) : assumed_link();
+  machine.link = is_timed ? cost::link_from(report.collectives, report.world_size) : inspect::assumed_link();
   return machine;
 }
 
@@ -323,7 +323,7 @@ std::string to_json(const BenchReport& report) {
   for (const cost::LinkMeasurement& measured : report.collectives) {
     json["probe"]["collectives"].push_back({{"bytes", measured.bytes}, {"seconds", measured.seconds}});
   }
-  json["predicted"] = to_json(report.predicted);
+  json["predicted"] = inspect::to_json(report.predicted);
   json["void"] = report.void_ratios();
   json["bad_probe"] = !report.void_ratios().empty();
   json["ranks"] = ranks_of(report);

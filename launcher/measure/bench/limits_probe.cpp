@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/group/binding.h"
+#include "engine/inspect/machine_description.h"
 #include "launcher/measure/bench/device_prober.h"
-#include "launcher/measure/plan/machine_description.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -88,7 +88,7 @@ Result<LimitsProbe> LimitsProbe::of_hosts(group::Member& member, const model::Pl
                                .cores = plan.cores};
   LOCKSTEP_TRY(auto prober, probe::Prober::create(options, member.clock()));
   LimitsProbe limits(member, plan, std::move(prober));
-  const probe::Precision wanted = precision_of(plan.model.spec, plan.model.shard.dtype);
+  const probe::Precision wanted = inspect::precision_of(plan.model.spec, plan.model.shard.dtype);
   LOCKSTEP_TRY(const auto dots, limits.prober_->multiply(wanted, {}));
   if (!dots.empty()) limits.precision_ = wanted;
   limits.precision_name_ = probe::to_string(limits.precision_);

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "launcher/measure/plan/machine_options.h"
 #include "launcher/process/model_arguments.h"
+#include "lockstep/inspect.h"
 #include "lockstep/options.h"
 #include "runtime/core/result.h"
 

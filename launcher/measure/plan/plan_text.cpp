@@ -1,16 +1,24 @@
+#include "launcher/measure/plan/plan_text.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "engine/model/served_spec.h"
-#include "launcher/measure/plan/plan_report.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/short_number.h"
 
 namespace lockstep::launcher {
 namespace {
 
+using inspect::Degree;
+using inspect::Extent;
+using inspect::extent_of;
+using inspect::PlanReport;
+using inspect::PlanSetting;
+using inspect::shared_heads;
+using inspect::WorkingDegree;
 using partition::RankPart;
 
 std::string to_string(const Extent& extent) {

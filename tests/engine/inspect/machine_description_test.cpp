@@ -1,11 +1,11 @@
-#include "launcher/measure/plan/machine_description.h"
+#include "engine/inspect/machine_description.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 namespace {
 
 using ::testing::AllOf;
@@ -95,4 +95,4 @@ TEST(DescribeMachine, DividesRecordedCoresOrGivesEachRankItsOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

@@ -1,6 +1,6 @@
-#include "launcher/measure/plan/prediction_json.h"
+#include "engine/inspect/prediction_json.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 
 nlohmann::ordered_json to_json(const cost::Prediction& prediction) {
   return {
@@ -19,4 +19,4 @@ nlohmann::ordered_json to_json(const cost::StepParts& parts) {
           {"communication_s", parts.communication_s}};
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

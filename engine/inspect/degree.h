@@ -11,7 +11,7 @@
 #include "shards/cost/prediction.h"
 #include "shards/partition/partition.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 
 /// Minimum and maximum of a quantity over the ranks.
 struct Extent {
@@ -86,4 +86,4 @@ struct Best {
 };
 Best best_of(const PlanSetting& setting, const std::vector<Degree>& degrees);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

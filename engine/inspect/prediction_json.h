@@ -5,7 +5,7 @@
 
 #include "shards/cost/prediction.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 
 /// {"decode_tokens_per_s", "prefill_tokens_per_s", "tpot_s", "ttft_s", "communication_share": {"decode", "prefill"}}.
 nlohmann::ordered_json to_json(const cost::Prediction& prediction);
@@ -13,4 +13,4 @@ nlohmann::ordered_json to_json(const cost::Prediction& prediction);
 /// {"weights_s", "cache_s", "compute_s", "communication_s"}.
 nlohmann::ordered_json to_json(const cost::StepParts& parts);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/measure/plan/machine_options.h"
+#include "lockstep/inspect.h"
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/core/clock.h"
 #include "runtime/device/device_rules.h"
 #include "runtime/probe/probe.h"
 #include "shards/cost/machine.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 
 struct MachineDescription {
   cost::MachineLimits limits;
@@ -46,4 +46,4 @@ cost::Link assumed_link();
 /// The data type of a model's products: that of its weights, or their 8-bit integers.
 probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

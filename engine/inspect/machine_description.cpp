@@ -1,4 +1,4 @@
-#include "launcher/measure/plan/machine_description.h"
+#include "engine/inspect/machine_description.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "runtime/topology/discovery.h"
 #include "transport/bootstrap.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 namespace {
 
 using Json = nlohmann::json;
@@ -182,7 +182,7 @@ void scale(const MachineOptions& options, MachineDescription& machine) {
 
 Error no_probe(const std::string& origin, std::string_view found) {
   return {ErrorKind::kInvalidArgument,
-          fmt::format("[launcher] --probe: found {} in {}, expected \"probe\" with \"read_bytes_per_s\" and "
+          fmt::format("[engine/inspect] --probe: found {} in {}, expected \"probe\" with \"read_bytes_per_s\" and "
                       "\"flops_per_s\" above 0, as bench --json writes it",
                       found, origin)};
 }
@@ -231,10 +231,11 @@ Result<MachineDescription> describe_machine(const MachineOptions& options, probe
   if (options.measure) LOCKSTEP_TRY_VOID(measure_limits(options, precision, clock, machine));
   if (options.probe) LOCKSTEP_TRY_VOID(read_probe(options, machine));
   if (options.rank_cores && !options.measure && !options.probe) {
-    return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[launcher] --rank-cores: found {} cores of an unknown machine, expected --measure or "
-                             "--probe beside it; or describe a rank by --bandwidth and --flops",
-                             *options.rank_cores)};
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[engine/inspect] --rank-cores: found {} cores of an unknown machine, expected --measure or "
+                    "--probe beside it; or describe a rank by --bandwidth and --flops",
+                    *options.rank_cores)};
   }
   add_given(options, machine);
   add_assumed(options, published.has_value(), machine);
@@ -248,4 +249,4 @@ probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype) {
   return dtype == DType::kBFloat16 ? probe::Precision::kBFloat16 : probe::Precision::kFloat32;
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

@@ -1,4 +1,4 @@
-#include "launcher/measure/plan/degree.h"
+#include "engine/inspect/degree.h"
 #include "runtime/core/short_number.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "runtime/graph/passes.h"
 #include "shards/group_graphs.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 namespace {
 
 // Degrees whose speeds differ by less than this count as equally fast: fewer ranks are better.
@@ -91,7 +91,7 @@ Result<WorkingDegree> work_out(const PlanSetting& setting, int ranks) {
 std::string why_not_devices(const PlanSetting& setting, int ranks) {
   if (!setting.devices) return "";
   const std::string why_not = setting.devices->rules().why_not_degree(ranks, setting.devices->values);
-  return why_not.empty() ? "" : "[launcher] " + why_not;
+  return why_not.empty() ? "" : "[engine/inspect] " + why_not;
 }
 
 bool has_windows(const checkpoint::ModelSpec& spec) {
@@ -233,4 +233,4 @@ Best best_of(const PlanSetting& setting, const std::vector<Degree>& degrees) {
                                   why_not_fewer(setting, best, degrees))};
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect

@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/drivers.h"
+#include "engine/inspect/plan.h"
+#include "engine/inspect/prediction_json.h"
 #include "engine/model/served_spec.h"
-#include "launcher/measure/plan/plan_report.h"
-#include "launcher/measure/plan/prediction_json.h"
 
-namespace lockstep::launcher {
+namespace lockstep::inspect {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -159,10 +159,12 @@ std::string to_json(const PlanReport& report) {
                {"degrees", Json::array()},
                {"best", nullptr}};
   add_devices(setting, json);
-  for (const Degree& degree : report.degrees) json["degrees"].push_back(degree_of(report, degree));
+  for (const Degree& degree : report.degrees) {
+    if (report.reports(degree)) json["degrees"].push_back(degree_of(report, degree));
+  }
   if (!report.gqa.empty()) json["gqa_modes"] = gqa_modes_of(report);
   if (report.best.ranks > 0) json["best"] = {{"degree", report.best.ranks}, {"why", report.best.why}};
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace lockstep::launcher
+}  // namespace lockstep::inspect
