@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "engine/python/errors.h"
+#include "engine/python/inspection.h"
 #include "engine/python/open_model.h"
 #include "engine/python/plain_data.h"
 
@@ -34,6 +35,7 @@ void bind_generation_config(nb::module_& module) {
       .def_ro("num_return_sequences", &GenerationConfig::num_return_sequences)
       .def_ro("eos_token_ids", &GenerationConfig::eos_token_ids)
       .def_ro("bos_token_id", &GenerationConfig::bos_token_id)
+      .def_ro("stop_strings", &GenerationConfig::stop_strings)
       .def_ro("pad_token_id", &GenerationConfig::pad_token_id)
       .def_ro("output_scores", &GenerationConfig::output_scores)
       .def_ro("output_logits", &GenerationConfig::output_logits);
@@ -70,6 +72,8 @@ void bind_answers(nb::module_& module) {
       .def_prop_ro(
           "logits", [](nb::pointer_and_handle<FinishedAnswer> self) { return logits_of(*self.p, self.h); },
           "With output_logits: float32 [tokens, vocabulary], raw; else None.")
+      .def_prop_ro("token_times", token_times_of,
+                   "Seconds from the submission to each token, float64 [tokens]; empty with beams.")
       .def("__repr__", [](nb::handle self) {
         return nb::str("Answer(text={!r}, finish_reason={!r})").format(self.attr("text"), self.attr("finish_reason"));
       });
@@ -88,6 +92,7 @@ void bind_pending(nb::module_& module) {
       .def("take_token", &PendingRequests::take_token)
       .def("set_listener", &PendingRequests::set_listener)
       .def("answers", &PendingRequests::answers)
+      .def("answers_if_done", &PendingRequests::answers_if_done)
       .def("__len__", &PendingRequests::size);
   nb::class_<PendingTexts>(module, "PendingTexts").def("scores", [](PendingTexts& texts) {
     nb::list rows;
@@ -96,11 +101,13 @@ void bind_pending(nb::module_& module) {
   });
 }
 
-/// Rows of (ids, negative ids or None, number of ids that a mask hid inside).
-std::vector<PromptRow> rows_of(const std::vector<std::tuple<Ids, std::optional<Ids>, int64_t>>& given) {
+/// (ids, negative ids or None, number of ids that a mask hid inside, PromptRow::number).
+using GivenRow = std::tuple<Ids, std::optional<Ids>, int64_t, std::optional<size_t>>;
+
+std::vector<PromptRow> rows_of(const std::vector<GivenRow>& given) {
   std::vector<PromptRow> rows;
-  for (const auto& [ids, negative, masked_inside] : given) {
-    rows.push_back({vector_of(ids), negative ? vector_of(*negative) : std::vector<int32_t>(), masked_inside});
+  for (const auto& [ids, negative, masked_inside, number] : given) {
+    rows.push_back({vector_of(ids), negative ? vector_of(*negative) : std::vector<int32_t>(), masked_inside, number});
   }
   return rows;
 }
@@ -146,9 +153,8 @@ void bind_open_model(nb::module_& module) {
   nb::class_<OpenModel>(module, "OpenModel")
       .def(
           "submit",
-          [](OpenModel& open, const std::vector<std::tuple<Ids, std::optional<Ids>, int64_t>>& rows,
-             const GenerationConfig& config, bool streams, bool special_text, nb::object process, nb::object is_met,
-             nb::object allowed) {
+          [](OpenModel& open, const std::vector<GivenRow>& rows, const GenerationConfig& config, bool streams,
+             bool special_text, nb::object process, nb::object is_met, nb::object allowed) {
             return open.submit(rows_of(rows), config, {.streams = streams, .special_text = special_text},
                                {std::move(process), std::move(is_met), std::move(allowed)});
           },
@@ -190,4 +196,5 @@ NB_MODULE(_lockstep, module) {
   bind_answers(module);
   bind_pending(module);
   bind_open_model(module);
+  bind_inspection(module);
 }

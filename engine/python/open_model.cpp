@@ -100,6 +100,13 @@ EngineCounters OpenModel::counters() const {
   });
 }
 
+trace::Activity OpenModel::activity() const {
+  return without_gil([this] {
+    std::shared_lock lock(mutex_);
+    return engine_ != nullptr ? engine_->activity() : trace::Activity();
+  });
+}
+
 Result<std::unique_ptr<PendingRequests>> OpenModel::submit_all(std::vector<Request> requests,
                                                                const std::shared_ptr<CallState>& state) {
   std::shared_lock lock(mutex_);
@@ -123,7 +130,7 @@ std::unique_ptr<PendingRequests> OpenModel::submit(std::vector<PromptRow> rows, 
                                                                 .negative = std::move(rows[row].negative),
                                                                 .masked_inside = rows[row].masked_inside},
                                                      .config = config,
-                                                     .random_row = row * answers,
+                                                     .random_row = rows[row].number.value_or(row) * answers,
                                                      .special_text = options.special_text});
     if (options.streams) request.on_token = streamed_to(state);
     add_callbacks(request, callbacks, static_cast<int64_t>(row), state);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct PromptRow {
   std::vector<int32_t> ids;
   std::vector<int32_t> negative;
   int64_t masked_inside = 0;
+  std::optional<size_t>
+      number;  // of the row in its job, where the call has a part of it; its random numbers depend on it
 };
 
 /// How the requests of a call are delivered.
@@ -40,6 +43,10 @@ class OpenModel {
   bool is_open() const;
   EngineFacts facts() const;
   EngineCounters counters() const;
+  /// With the slots and the capacity of the open engine.
+  const EngineOptions& options() const { return options_; }
+  /// The last steps, slots and ranks; of a closed model none.
+  trace::Activity activity() const;
 
   /// Submits all rows or none. An error names the row.
   std::unique_ptr<PendingRequests> submit(std::vector<PromptRow> rows, const GenerationConfig& config,

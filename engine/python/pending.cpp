@@ -105,6 +105,14 @@ std::vector<std::vector<FinishedAnswer>> PendingRequests::answers() {
   return found;
 }
 
+std::optional<std::vector<FinishedAnswer>> PendingRequests::answers_if_done(size_t index) {
+  RequestHandle& handle = handles_.at(index);
+  if (!handle.is_done()) return std::nullopt;
+  std::vector<FinishedAnswer> found;
+  for (Answer& answer : value_of(handle.wait())) found.push_back({std::move(answer), vocabulary_});
+  return found;
+}
+
 std::vector<std::vector<TokenScore>> PendingTexts::scores() {
   wait_done(handles_.size());
   std::vector<std::vector<TokenScore>> found;

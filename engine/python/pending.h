@@ -58,6 +58,9 @@ class PendingRequests : public Pending<RequestHandle> {
   /// The answers by request, after all are done. Raises the error of the first request that has failed.
   std::vector<std::vector<FinishedAnswer>> answers();
 
+  /// The answers of request `index`, or none before it is done. Raises its error. Answers can be taken once.
+  std::optional<std::vector<FinishedAnswer>> answers_if_done(size_t index);
+
  private:
   size_t vocabulary_;
 };

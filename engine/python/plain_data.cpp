@@ -137,4 +137,15 @@ nb::object logprobs_of(const FinishedAnswer& finished) {
   return logprobs;
 }
 
+nb::object token_times_of(const FinishedAnswer& finished) {
+  const TokenTimes& times = finished.answer.times;
+  auto values = std::make_unique<double[]>(times.made.size());
+  for (size_t token = 0; token < times.made.size(); ++token) {
+    values[token] = std::chrono::duration<double>(times.made[token] - times.submitted).count();
+  }
+  double* const data = values.get();
+  const nb::capsule owner(values.release(), [](void* memory) noexcept { delete[] static_cast<double*>(memory); });
+  return nb::cast(nb::ndarray<nb::numpy, double, nb::ndim<1>>(data, {times.made.size()}, owner));
+}
+
 }  // namespace lockstep::python

@@ -22,5 +22,7 @@ nb::object logits_of(FinishedAnswer& finished, nb::handle owner);
 nb::object scores_of(const FinishedAnswer& finished);
 /// [(log-probability, [(id, log-probability) of the likeliest])] by token; None likewise.
 nb::object logprobs_of(const FinishedAnswer& finished);
+/// f64 [tokens]: seconds since the submission.
+nb::object token_times_of(const FinishedAnswer& finished);
 
 }  // namespace lockstep::python

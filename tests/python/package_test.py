@@ -1,50 +1,17 @@
-"""The package lockstep with a tiny model: results, callbacks, streams, bad input, several threads. Needs numpy alone.
+"""The package lockstep with a tiny model: results, callbacks, streams, several threads. Needs numpy alone.
 
     package_test.py
 """
 import asyncio
-import copy
 import logging
-import pathlib
-import pickle
-import sys
-import tempfile
 import threading
 import time
 import unittest
 
 import numpy as np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
-import tiny_model
+from one_model import PROMPT, OnOneModel, WithDirectory
 
 import lockstep
-
-PROMPT = [1, 17, 23, 99]
-CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
-
-
-def setUpModule():
-    global FOLDER, DIRECTORY
-    FOLDER = tempfile.TemporaryDirectory()
-    DIRECTORY = tiny_model.write(FOLDER.name)
-    tiny_model.write_tokenizer(DIRECTORY)
-    (DIRECTORY / "chat_template.jinja").write_text(CHAT)
-
-
-def tearDownModule():
-    FOLDER.cleanup()
-
-
-class OnOneModel(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = lockstep.Model(DIRECTORY, tp=2, batch_size=4)
-        cls.addClassCleanup(cls.model.close)
-
-    def new_ids(self, **options):
-        """The new ids of PROMPT."""
-        return self.model.generate([PROMPT], **({"max_new_tokens": 8} | options))[0][len(PROMPT):]
 
 
 class Generation(OnOneModel):
@@ -249,103 +216,16 @@ class Text(OnOneModel):
         self.assertEqual((answer.token_ids[0], answer.finish_reason), (first.id, "cancelled"))
 
 
-class BadInput(OnOneModel):
-    def refuses(self, message, ids, mask=None, **options):
-        with self.assertRaisesRegex(ValueError, message) as raised:
-            self.model.generate(ids, mask, **options)
-        self.assertIsInstance(raised.exception, lockstep.Error)
-        self.assertEqual(raised.exception.kind, "invalid_argument")
-        self.assertRegex(str(raised.exception), r"^\[[\w/]+\] .*: found .*, expected .*")
-
-    def test_ids(self):
-        self.refuses("an empty row 1", [PROMPT, []])
-        self.refuses("no rows", [])
-        self.refuses("flat list", [1, 2, 3])
-        self.refuses("nested", [[[1], [2]]])
-        self.refuses("token id 128 in row 1, expected ids of 0 to 127", [PROMPT, [5, 128]])
-        self.refuses("token id -1 ", [[-1]])
-        self.refuses("float64 in row 0", [[1.0, 2.0]])
-        self.refuses("float32", np.zeros((1, 3), np.float32))
-        self.refuses("bool", [[True, False]])
-        self.refuses(r"shape \[3\]", np.asarray([1, 2, 3]))
-        self.refuses("18446744073709551615", np.asarray([[2**64 - 1]], np.uint64))
-
-    def test_text(self):
-        for text in ("Hello", ["Hello"], b"Hello"):
-            with self.assertRaisesRegex(TypeError, r"complete\(\) or stream\(\)"):
-                self.model.generate(text)
-        with self.assertRaisesRegex(TypeError, "NoneType"):
-            self.model.generate(None)
-
-    def test_masks(self):
-        self.refuses("3 values for the 4 ids of row 0", [PROMPT], [[1, 1, 1]])
-        self.refuses("2 rows, expected 1", [PROMPT], [[1] * 4] * 2)
-        self.refuses("hides entirely", [PROMPT], [[0] * 4])
-        self.refuses("other than 0 and 1", [PROMPT], [[1, 2, 1, 1]])
-        self.refuses("float64 in attention_mask", [PROMPT], [[1.0] * 4])
-
-    def test_options(self):
-        self.refuses("found no_such_option, expected one of", [PROMPT], no_such_option=1)
-        self.refuses("temperature", [PROMPT], temperature="hot")
-        self.refuses("top_p", [PROMPT], top_p=1.5)
-        self.refuses(r"found 200 tokens|max_new_tokens 200", [PROMPT], max_new_tokens=200)
-        self.refuses("batch_size: found 4 slots, expected at least 5", [PROMPT], num_beams=5)
-        self.refuses(r"\(row 1\)", [PROMPT, [5] * 120], max_new_tokens=20)
-        with self.assertRaisesRegex(lockstep.Error, "num_beam_groups=2") as raised:
-            self.model.generate([PROMPT], num_beam_groups=2)
-        self.assertEqual(raised.exception.kind, "unsupported")
-        with self.assertRaisesRegex(TypeError, "a list of callables"):
-            self.model.generate([PROMPT], logits_processor=print)
-        with self.assertRaisesRegex(TypeError, "pass a plain value"):
-            self.model.generate([PROMPT], temperature=object())
-        self.refuses("one row", [PROMPT, PROMPT], streamer=object())
-        with self.assertRaisesRegex(ValueError, "num_beams"):
-            self.model.stream("one", num_beams=2)
-
-    def test_scores(self):
-        with self.assertRaisesRegex(ValueError, "found top 21, expected 0 to 20; lower it, or raise max_logprobs"):
-            self.model.score([PROMPT], top=21)
-        with self.assertRaisesRegex(ValueError, r"\(text 1\)"):
-            self.model.score([PROMPT, [5] * 130])
-
-    def test_a_model_that_is_not_there(self):
-        with self.assertRaises(lockstep.InputError) as raised:
-            lockstep.Model(DIRECTORY / "nothing")
-        self.assertEqual((raised.exception.kind, raised.exception.rank), ("not_found", None))
-        with self.assertRaisesRegex(ValueError, "float33"):
-            lockstep.Model(DIRECTORY, dtype="float33")
-        with self.assertRaises(lockstep.Error) as raised:
-            lockstep.Model(DIRECTORY, tp=5)
-        self.assertEqual((raised.exception.kind, raised.exception.context), ("unsupported", "shards/partition"))
-        with self.assertRaises(lockstep.Error) as raised:
-            lockstep.Model(DIRECTORY, memory_budget=1)
-        self.assertEqual(raised.exception.kind, "resource_exhausted")
-
-    def test_scores_and_streams_of_text(self):
-        with self.assertRaisesRegex(TypeError, "tokenizer.encode"):
-            self.model.score("Hello")
-        for prompt in ([1.5], [], [[1, 2]], np.zeros((1, 2), int)):
-            with self.assertRaises(ValueError):
-                self.model.stream(prompt)
-
-    def test_pickling_and_copying(self):
-        for function in (pickle.dumps, copy.copy, copy.deepcopy):
-            with self.assertRaisesRegex(TypeError, "open a model in the process that uses it"):
-                function(self.model)
-        error = pickle.loads(pickle.dumps(lockstep.InputError("[python] no", "invalid_argument", 3)))
-        self.assertEqual((str(error), error.rank), ("[python] no", 3))
-
-
-class Models(unittest.TestCase):
+class Models(WithDirectory):
     def test_several_degrees_at_once_give_the_same_tokens(self):
-        models = [lockstep.Model(DIRECTORY, tp=tp, batch_size=2, threads=1) for tp in (1, 2, 3)]
+        models = [lockstep.Model(self.directory, tp=tp, batch_size=2, threads=1) for tp in (1, 2, 3)]
         found = [model.generate([PROMPT, [5, 6, 7, 8]], max_new_tokens=12) for model in models]
         for model in models:
             model.close()
         self.assertEqual(found, [found[0]] * 3)
 
     def test_many_threads_share_a_model(self):
-        with lockstep.Model(DIRECTORY, tp=2, batch_size=4) as model:
+        with lockstep.Model(self.directory, tp=2, batch_size=4) as model:
             expected = {n: model.generate([[n, 7]], max_new_tokens=10) for n in range(3, 15)}
             found = {}
 
@@ -360,7 +240,7 @@ class Models(unittest.TestCase):
         self.assertEqual(found, expected)
 
     def test_a_closed_model_refuses_calls(self):
-        model = lockstep.Model(DIRECTORY)
+        model = lockstep.Model(self.directory)
         model.close()
         model.close()
         for call in (lambda: model.generate([PROMPT]), lambda: model.score([PROMPT]), lambda: model.stream("one")):
@@ -371,7 +251,7 @@ class Models(unittest.TestCase):
         self.assertEqual(model.tokenizer.encode("one"), model.tokenizer.encode("one"))
 
     def test_closing_ends_open_requests(self):
-        model = lockstep.Model(DIRECTORY, batch_size=1)
+        model = lockstep.Model(self.directory, batch_size=1)
         begun, closing, failure = threading.Event(), threading.Event(), []
 
         def go_on(ids, scores):
@@ -394,13 +274,13 @@ class Models(unittest.TestCase):
         self.assertEqual(failure, ["cancelled"])
 
     def test_a_model_without_a_reference_closes(self):
-        lockstep.Model(DIRECTORY, tp=2)
-        stream = lockstep.Model(DIRECTORY).stream(PROMPT, max_new_tokens=5, eos_token_id=[])
+        lockstep.Model(self.directory, tp=2)
+        stream = lockstep.Model(self.directory).stream(PROMPT, max_new_tokens=5, eos_token_id=[])
         self.assertEqual(len(list(stream)), 5)
 
     def test_log_lines_go_to_logging(self):
         with self.assertLogs("lockstep", logging.INFO) as logs:
-            lockstep.Model(DIRECTORY, tp=2).close()
+            lockstep.Model(self.directory, tp=2).close()
         self.assertIn("rank 0: ", logs.output[0])
 
 

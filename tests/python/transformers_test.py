@@ -48,6 +48,17 @@ class Demo(unittest.TestCase):
             self.assertEqual(found.dtype, torch.int64)
             self.assertTrue(torch.equal(found, expected), f"tp={tp}: {found} {expected}")
 
+    def test_its_tokenizer_in_place_of_the_models(self):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(MODEL)
+        options = {"dtype": "float32", "max_seq_len": 96, "scoring": False}
+        with lockstep.Model(MODEL, **options) as own, lockstep.Model(MODEL, tokenizer=tokenizer, **options) as model:
+            prompts = ["Once upon a time", "A caf\u00e9 for 5 \u20ac \u2013"]
+            texts = [done.text for done in own.complete(prompts, max_new_tokens=16)]
+            self.assertEqual([done.text for done in model.complete(prompts, max_new_tokens=16)], texts)
+            self.assertEqual(["".join(map(str, model.stream(one, max_new_tokens=16))) for one in prompts], texts)
+            turns = [{"role": "user", "content": "Say hello."}]
+            self.assertEqual(model.chat(turns, max_new_tokens=8)[0].text, own.chat(turns, max_new_tokens=8)[0].text)
+
 
 class Tiny(test_folder.FolderTests):
     """A tiny model on two ranks, with every option."""

@@ -15,10 +15,13 @@ The engine's log lines go to the logger "lockstep" of Python's logging.
 from ._lockstep import Answer, __version__
 from .config import generation_options
 from .errors import Error, InputError
+from .graph import Graph, GraphNode, GraphTensor
 from .model import Model
 from .outputs import Completion, GenerateOutput, Token
+from .plan import Plan, Sweep
 from .sampling_params import SamplingParams
 from .stream import TokenStream
+from .timeline import Timeline
 from .tokenizer import Tokenizer
 
 __all__ = [
@@ -26,9 +29,15 @@ __all__ = [
     "Completion",
     "Error",
     "GenerateOutput",
+    "Graph",
+    "GraphNode",
+    "GraphTensor",
     "InputError",
     "Model",
+    "Plan",
     "SamplingParams",
+    "Sweep",
+    "Timeline",
     "Token",
     "TokenStream",
     "Tokenizer",

@@ -44,6 +44,11 @@ class TokenRows:
     rows: list[np.ndarray]  # int32, the ids that attention covers
     masked_inside: list[int]  # by row: ids that the mask hides between those
 
+    def only(self, numbers: list[int]) -> TokenRows:
+        """The rows with these numbers."""
+        return TokenRows(self.kind, [self.given[number] for number in numbers], [self.rows[number] for number in numbers],
+                         [self.masked_inside[number] for number in numbers])
+
 
 def _kind_of(ids: Any) -> Kind:
     if is_tensor(ids):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +14,13 @@ import numpy as np
 
 from . import _lockstep
 from .arrays import TokenRows, read_rows
-from .callbacks import (LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of,
-                        is_of_transformers, process_of)
+from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of, process_of
+from .calls import finished, progress_bar, show_progress, stream_to
 from .config import read_config
 from .errors import Error, bad_input
+from .given_tokenizer import AnswerTexts, GivenTokenizer, refuse_stop_strings
+from .inspection import Inspection
+from .journal import complete_with_journal, facts_of, refuse_callbacks
 from .outputs import Completion, GenerateOutput, generate_output, sequences_of
 from .sampling_params import SamplingParams
 from .stream import TokenStream, ended_on_error
@@ -34,7 +36,7 @@ def _log(rank: int, level: str, line: str) -> None:
     logging.getLogger("lockstep").log(getattr(logging, level.upper()), "rank %d: %s", rank, line)
 
 
-class Model:
+class Model(Inspection):
     """A Hugging Face directory, open on ranks that are threads of this process.
 
     Every method may be called by many threads at once; their requests share the batch. The GIL is released while the model
@@ -48,7 +50,7 @@ class Model:
                  int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
-                 max_logprobs: int = 20) -> None:
+                 max_logprobs: int = 20, tokenizer: Any = None) -> None:
         """Reads the weights and compiles the graphs.
 
         Args:
@@ -65,6 +67,8 @@ class Model:
             memory_budget: bytes of a rank; a model that needs more is refused before weights are read.
             scoring: whether `score` is possible, which takes one more graph.
             max_logprobs: the largest `top` of `score`.
+            tokenizer: an object with encode and decode, such as transformers' AutoTokenizer returns, for texts in and out;
+                default: the directory's tokenizer.json.
         """
         self._uses = 0
         self._idle = threading.Condition()
@@ -75,7 +79,7 @@ class Model:
             scoring=scoring, max_logprobs=max_logprobs, log=_log)
         self._forked = False
         self._vocabulary = self._open.vocabulary()
-        self._tokenizer = Tokenizer(self._open)
+        self._tokenizer = Tokenizer(self._open) if tokenizer is None else GivenTokenizer(tokenizer, self._vocabulary)
         _open_models.add(self)
         for warning in self._open.warnings():
             _log(0, "warning", warning)
@@ -116,8 +120,8 @@ class Model:
                 self._idle.notify_all()
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
+    def tokenizer(self) -> Tokenizer | GivenTokenizer:
+        """The model's tokenizer, or the one that was given."""
         return self._tokenizer
 
     @property
@@ -190,6 +194,7 @@ class Model:
         """
         what = "cannot generate"
         config, own = read_config(self._open.generation_config(), generation_config, options)
+        self._texts(what, config, True)
         pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
         hidden = None if pad_token_id in config.eos_token_ids else config.pad_token_id
         prompts = read_rows(what, input_ids, attention_mask, vocabulary=self._vocabulary, hidden_padding=hidden)
@@ -209,18 +214,19 @@ class Model:
                                    callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
             with ended_on_error(pending):
                 if streamer is not None:
-                    _stream_to(streamer, prompts.given[0], pending)
-                answers = _finished(what, pending)
+                    stream_to(streamer, prompts.given[0], pending)
+                answers = finished(what, pending)
         if own.get("return_dict_in_generate"):
             return generate_output(prompts, answers, pad_token_id)
         return sequences_of(prompts, answers, pad_token_id)
 
     def _submit(self, engine: _lockstep.OpenModel, prompts: TokenRows, negative: TokenRows | None,
                 config: _lockstep.GenerationConfig, *, streams: bool, special_text: bool,
-                callbacks: tuple[Any, Any, Any]) -> _lockstep.PendingRequests:
+                callbacks: tuple[Any, Any, Any], numbers: list[int] | None = None) -> _lockstep.PendingRequests:
+        """`numbers`: of the rows in their job, on which their random numbers depend; default: their indices."""
         processors, criteria, prefix = callbacks
-        rows = [(row, None if negative is None else negative.rows[number], prompts.masked_inside[number])
-                for number, row in enumerate(prompts.rows)]
+        rows = [(row, None if negative is None else negative.rows[number], prompts.masked_inside[number],
+                 None if numbers is None else numbers[number]) for number, row in enumerate(prompts.rows)]
         return engine.submit(rows=rows, config=config, streams=streams, special_text=special_text,
                              process=process_of(processors), is_met=is_met_of(criteria), allowed=allowed_of(prefix))
 
@@ -257,6 +263,13 @@ class Model:
             options = params.generation_options(base.eos_token_ids) | options
         return read_config(base, generation_config, options)[0]
 
+    def _texts(self, what: str, config: _lockstep.GenerationConfig, skip_special_tokens: bool) -> AnswerTexts | None:
+        """The texts of answers in a given tokenizer; None: the engine's."""
+        if not isinstance(self._tokenizer, GivenTokenizer):
+            return None
+        refuse_stop_strings(what, bool(config.stop_strings))
+        return AnswerTexts(self._tokenizer, skip_special_tokens, config.eos_token_ids)
+
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None, *, generation_config: Any = None,
                logits_processor: Sequence[LogitsProcessor] | None = None,
                stopping_criteria: Sequence[StoppingCriterion] | None = None,
@@ -271,16 +284,18 @@ class Model:
         config.validate_streaming()
         prompts = self._prompt_rows("cannot stream", [prompt])
         special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
+        texts = self._texts("cannot stream", config, not special)
         with self._use() as engine:
             return TokenStream(self, self._submit(
                 engine, prompts, None, config, streams=True, special_text=special,
-                callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn)))
+                callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn)), texts)
 
     def complete(self, prompts: Prompt | Sequence[Prompt], sampling_params: SamplingParams | None = None, *,
                  generation_config: Any = None, logits_processor: Sequence[LogitsProcessor] | None = None,
                  stopping_criteria: Sequence[StoppingCriterion] | None = None,
                  prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, skip_special_tokens: bool = True,
-                 progress: bool = True, **options: Any) -> list[Completion]:
+                 progress: bool = True, journal: str | os.PathLike[str] | None = None,
+                 **options: Any) -> list[Completion]:
         """Completes many prompts, in order; as vLLM's ``LLM.generate``.
 
         Args:
@@ -288,6 +303,8 @@ class Model:
             sampling_params: options under vLLM's names.
             skip_special_tokens: whether texts leave out special tokens.
             progress: whether to show a progress bar on a terminal, where tqdm is installed.
+            journal: a file that keeps each finished answer. The same call with the same file, after an end of any kind,
+                takes those answers and computes the others; the results are the same. A file of another call is refused.
 
         The other arguments and the errors are those of `generate`.
         """
@@ -295,15 +312,38 @@ class Model:
         config = self._text_config(sampling_params, generation_config, options)
         rows = self._prompt_rows("cannot complete", listed)
         special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
+        texts = self._texts("cannot complete", config, not special)
+        callbacks = (logits_processor, stopping_criteria, prefix_allowed_tokens_fn)
         with self._use() as engine:
-            pending = self._submit(engine, rows, None, config, streams=False, special_text=special,
-                                   callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn))
-            with ended_on_error(pending):
-                if progress:
-                    _show_progress(pending)
-                answers = _finished("cannot complete", pending)
+            if journal is None:
+                answers = self._complete(engine, rows, config, special, callbacks, progress)
+            else:
+                answers = self._complete_with_journal(engine, rows, config, special, callbacks, progress, journal)
+        if texts is not None:
+            answers = [texts.decoded(of_one) for of_one in answers]
         return [Completion(prompt if isinstance(prompt, str) else None, row.tolist(), outputs)
                 for prompt, row, outputs in zip(listed, rows.rows, answers)]
+
+    def _complete(self, engine: _lockstep.OpenModel, rows: TokenRows, config: _lockstep.GenerationConfig, special: bool,
+                  callbacks: tuple[Any, Any, Any], progress: bool) -> list[list[Any]]:
+        pending = self._submit(engine, rows, None, config, streams=False, special_text=special, callbacks=callbacks)
+        with ended_on_error(pending):
+            if progress:
+                show_progress(pending)
+            return finished("cannot complete", pending)
+
+    def _complete_with_journal(self, engine: _lockstep.OpenModel, rows: TokenRows, config: _lockstep.GenerationConfig,
+                               special: bool, callbacks: tuple[Any, Any, Any], progress: bool,
+                               journal: str | os.PathLike[str]) -> list[list[Any]]:
+        refuse_callbacks(callbacks, config)
+
+        def submit(numbers: list[int]) -> _lockstep.PendingRequests:
+            return self._submit(engine, rows.only(numbers), None, config, streams=False, special_text=special,
+                                callbacks=callbacks, numbers=numbers)
+
+        with progress_bar(len(rows.rows), progress) as move:
+            return complete_with_journal(journal, facts_of(engine, rows, config, special), len(rows.rows), submit,
+                                         move or (lambda done: None))
 
     def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]],
              sampling_params: SamplingParams | None = None, *, tools: list[Any] | None = None,
@@ -316,39 +356,6 @@ class Model:
         ids = [self._tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tools=tools,
                                                    **(chat_template_kwargs or {})) for conversation in conversations]
         return self.complete(ids, sampling_params, **options)
-
-
-def _finished(what: str, pending: _lockstep.PendingRequests) -> list[list[_lockstep.Answer]]:
-    """The answers of all requests, none of them cut short."""
-    answers = pending.answers()
-    if any(answer.finish_reason == "cancelled" for of_one in answers for answer in of_one):
-        raise Error(f"[python] {what}: found a model that was closed during the call, expected it open until the end; "
-                    "close it later", "cancelled")
-    return answers
-
-
-def _stream_to(streamer: Any, prompt: np.ndarray, pending: _lockstep.PendingRequests) -> None:
-    """Calls the streamer as transformers does, on the caller's thread: the prompt, then each token."""
-    convert: Callable[[np.ndarray], Any] = lambda ids: ids
-    if is_of_transformers(streamer):
-        convert = sys.modules["torch"].from_numpy
-    streamer.put(convert(prompt[np.newaxis]))
-    while (token := pending.next_token()) is not None:
-        if token.id is not None:
-            streamer.put(convert(np.asarray([token.id], np.int64)))
-    streamer.end()
-
-
-def _show_progress(pending: _lockstep.PendingRequests) -> None:
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return
-    done = 0
-    with tqdm(total=len(pending), unit="prompt", disable=None) as bar:
-        while done < len(pending):
-            before, done = done, pending.wait_done(done)
-            bar.update(done - before)
 
 
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()

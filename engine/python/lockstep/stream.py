@@ -10,6 +10,7 @@ from .outputs import Token
 
 if TYPE_CHECKING:
     from ._lockstep import Answer, PendingRequests, StreamedToken
+    from .given_tokenizer import AnswerTexts
     from .model import Model
 
 
@@ -31,9 +32,10 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     asked for.
     """
 
-    def __init__(self, model: Model, pending: PendingRequests) -> None:
+    def __init__(self, model: Model, pending: PendingRequests, texts: AnswerTexts | None = None) -> None:
         self._model = model  # keeps it open
         self._pending = pending
+        self._texts = texts  # of the program's tokenizer; None: the engine's
         self._answers: list[Answer] | None = None
         self._wakes: Any = None  # asyncio.Event, of the loop that iterates
 
@@ -52,19 +54,28 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
         """The finished answers, one unless num_return_sequences asks for more. Waits for the request's end."""
         if self._answers is None:
             with self._model._use():
-                self._answers = self._pending.answers()[0]
+                answers = self._pending.answers()[0]
+            self._answers = answers if self._texts is None else self._texts.decoded(answers)
         return self._answers
 
-    def _token(self, streamed: StreamedToken) -> Token:
-        return Token(streamed.id, streamed.text, streamed.index)
+    def _token(self, streamed: StreamedToken) -> Token | None:
+        """None: it has neither an id nor text."""
+        return Token(streamed.id, streamed.text, streamed.index) if self._texts is None else self._texts.token(streamed)
+
+    def _rest(self) -> Token | None:
+        """Text that is left at the end. Raises the request's failure."""
+        self.answers
+        return None if self._texts is None else self._texts.rest()
 
     def __next__(self) -> Token:
-        with self._model._use(), ended_on_error(self._pending):
-            streamed = self._pending.next_token()
-        if streamed is not None:
-            return self._token(streamed)
-        self.answers  # raises the request's failure
-        raise StopIteration
+        while True:
+            with self._model._use(), ended_on_error(self._pending):
+                streamed = self._pending.next_token()
+            token = self._rest() if streamed is None else self._token(streamed)
+            if token is not None:
+                return token
+            if streamed is None:
+                raise StopIteration
 
     def __aiter__(self) -> TokenStream:
         import asyncio
@@ -82,10 +93,12 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
             with self._model._use():
                 is_done = self._pending.is_done()  # before the token is taken: none follows the end
                 streamed = self._pending.take_token()
-            if streamed is not None:
-                return self._token(streamed)
-            if is_done:
-                self.answers  # raises the request's failure
-                raise StopAsyncIteration
+            if streamed is not None or is_done:
+                token = self._rest() if streamed is None else self._token(streamed)
+                if token is not None:
+                    return token
+                if streamed is None:
+                    raise StopAsyncIteration
+                continue
             with ended_on_error(self._pending):  # a cancelled task
                 await self._wakes.wait()
