@@ -203,8 +203,11 @@ void bind_inspection(nb::module_& module) {
              "batch_size"_a.none(), "max_seq_len"_a.none(), "memory_budget"_a.none(), "machine"_a, "measure"_a,
              "probe"_a.none());
   module.def("activity", activity, "open"_a);
-  // What a journal compares.
   module.def("directory", [](const OpenModel& open) { return open.model().directory().value_or("").string(); });
+  module.def("draft_model", [](const OpenModel& open) {
+    const auto& model = open.options().drafting.model;
+    return model ? std::optional(model->string()) : std::nullopt;
+  });
   module.def("fields_of", [](const GenerationConfig& config) { return plain(config); });
 }
 

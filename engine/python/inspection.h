@@ -5,7 +5,7 @@
 
 namespace lockstep::python {
 
-/// Adds `graphs`, `plan_json`, `activity`, `directory` and `fields_of` to the module.
+/// Adds `graphs`, `plan_json`, `activity`, `directory`, `draft_model` and `fields_of` to the module.
 void bind_inspection(nanobind::module_& module);
 
 }  // namespace lockstep::python

@@ -134,6 +134,7 @@ std::unique_ptr<OpenModel> open_model(const std::string& directory, int tp, cons
                                       std::optional<int> threads, const std::string& backend,
                                       const std::map<std::string, std::string>& backend_options,
                                       std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
+                                      const std::optional<std::string>& draft_model, int64_t drafts, bool looks_up,
                                       nb::object log) {
   ModelOptions model_options{.int8_group = int8_group};
   if (dtype) model_options.dtype = value_of(dtype_from_config_name(*dtype));
@@ -145,6 +146,9 @@ std::unique_ptr<OpenModel> open_model(const std::string& directory, int tp, cons
                         .threads = threads,
                         .scoring = scoring ? Scoring::kOn : Scoring::kOff,
                         .scored_top = max_logprobs};
+  options.drafting.tokens = drafts;
+  if (draft_model) options.drafting.model = *draft_model;
+  if (looks_up) options.drafting.lookup_ngram = GenerationConfig().max_matching_ngram_size;
   if (memory_budget) options.memory_budget = Bytes(*memory_budget);
   return std::make_unique<OpenModel>(directory, tp, model_options, std::move(options), std::move(log));
 }
@@ -183,7 +187,8 @@ void bind_open_model(nb::module_& module) {
       .def("render_chat", render_chat);
   module.def("open_model", open_model, nb::kw_only(), "directory"_a, "tp"_a, "dtype"_a.none(), "int8_group"_a.none(),
              "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
-             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "log"_a);
+             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "draft_model"_a.none(),
+             "drafts"_a, "looks_up"_a, "log"_a);
 }
 
 }  // namespace

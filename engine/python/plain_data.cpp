@@ -60,6 +60,7 @@ nb::dict dict_of(const EngineFacts& facts) {
   made["batch_size"] = facts.slots;
   made["max_seq_len"] = facts.capacity;
   made["prefill_chunk"] = facts.prefill_chunk;
+  made["drafts"] = facts.drafts;
   made["graphs"] = facts.graphs;
   made["graphs_after_start"] = facts.graphs_after_start;
   nb::dict startup;
@@ -80,6 +81,8 @@ nb::dict dict_of(const EngineCounters& counters) {
   made["prompt_tokens"] = counters.prompt_tokens;
   made["new_tokens"] = counters.new_tokens;
   made["reused_tokens"] = counters.reused_tokens;
+  made["drafted"] = counters.drafted;
+  made["accepted"] = counters.accepted;
   return made;
 }
 

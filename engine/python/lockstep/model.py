@@ -15,19 +15,16 @@ import numpy as np
 from . import _lockstep
 from .arrays import TokenRows, read_rows
 from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of, process_of
-from .calls import finished, progress_bar, show_progress, stream_to
+from .calls import finished, stream_to
 from .config import read_config
+from .drafting import check_assistant, read_drafting
 from .errors import Error, bad_input
-from .given_tokenizer import AnswerTexts, GivenTokenizer, refuse_stop_strings
+from .given_tokenizer import GivenTokenizer
 from .inspection import Inspection
-from .journal import complete_with_journal, facts_of, refuse_callbacks
-from .outputs import Completion, GenerateOutput, generate_output, sequences_of
-from .sampling_params import SamplingParams
-from .stream import TokenStream, ended_on_error
+from .outputs import generate_output, sequences_of
+from .stream import ended_on_error
+from .text_calls import TextCalls
 from .tokenizer import Tokenizer
-
-Message = dict[str, Any]
-Prompt = str | Sequence[int] | np.ndarray
 
 
 def _log(rank: int, level: str, line: str) -> None:
@@ -36,7 +33,7 @@ def _log(rank: int, level: str, line: str) -> None:
     logging.getLogger("lockstep").log(getattr(logging, level.upper()), "rank %d: %s", rank, line)
 
 
-class Model(Inspection):
+class Model(Inspection, TextCalls):
     """A Hugging Face directory, open on ranks that are threads of this process.
 
     Every method may be called by many threads at once; their requests share the batch. The GIL is released while the model
@@ -50,7 +47,8 @@ class Model(Inspection):
                  int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
-                 max_logprobs: int = 20, tokenizer: Any = None) -> None:
+                 max_logprobs: int = 20, tokenizer: Any = None, draft_model: str | os.PathLike[str] | None = None,
+                 num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None) -> None:
         """Reads the weights and compiles the graphs.
 
         Args:
@@ -69,14 +67,19 @@ class Model(Inspection):
             max_logprobs: the largest `top` of `score`.
             tokenizer: an object with encode and decode, such as transformers' AutoTokenizer returns, for texts in and out;
                 default: the directory's tokenizer.json.
+            draft_model: the directory of a smaller model with the same vocabulary that drafts tokens for a step to verify.
+                Answers stay the same. Functions of callers, beams and logits are not possible beside drafts.
+            num_assistant_tokens: that draft_model drafts for a sequence and step; default: 5.
+            prompt_lookup_num_tokens: or: the most tokens that are drafted from the text so far.
         """
+        draft, drafts, looks_up = read_drafting(draft_model, num_assistant_tokens, prompt_lookup_num_tokens)
         self._uses = 0
         self._idle = threading.Condition()
         self._open = _lockstep.open_model(
             directory=os.fspath(directory), tp=tp, dtype=None if dtype is None else str(dtype).removeprefix("torch."),
             int8_group=int8_group, batch_size=batch_size, max_seq_len=max_seq_len, prefill_chunk=prefill_chunk,
             threads=threads, backend=backend, backend_options=backend_options or {}, memory_budget=memory_budget,
-            scoring=scoring, max_logprobs=max_logprobs, log=_log)
+            scoring=scoring, max_logprobs=max_logprobs, draft_model=draft, drafts=drafts, looks_up=looks_up, log=_log)
         self._forked = False
         self._vocabulary = self._open.vocabulary()
         self._tokenizer = Tokenizer(self._open) if tokenizer is None else GivenTokenizer(tokenizer, self._vocabulary)
@@ -144,7 +147,7 @@ class Model(Inspection):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Requests and tokens until now."""
+        """Requests and tokens until now; "drafted" and "accepted" tokens once the model is closed."""
         with self._use() as engine:
             return engine.counters()
 
@@ -162,7 +165,7 @@ class Model(Inspection):
                  stopping_criteria: Sequence[StoppingCriterion] | None = None,
                  prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, streamer: Any = None,
                  negative_prompt_ids: Any = None, negative_prompt_attention_mask: Any = None,
-                 **options: Any) -> Any:
+                 assistant_model: Any = None, **options: Any) -> Any:
         """Generates as transformers' ``generate``.
 
         Args:
@@ -180,6 +183,8 @@ class Model(Inspection):
                 follow.
             streamer: an object with ``put(ids)`` and ``end()``, for one row without beams.
             negative_prompt_ids, negative_prompt_attention_mask: with guidance_scale, as input_ids.
+            assistant_model: the draft_model that this model was opened with: its directory, or a model of transformers
+                from there. Another one is refused.
             **options: every field of GenerationConfig; `lockstep.generation_options` lists them. None keeps the model's.
 
         Returns:
@@ -193,6 +198,7 @@ class Model(Inspection):
             An exception of a callback, unchanged; other requests go on.
         """
         what = "cannot generate"
+        check_assistant(assistant_model, _lockstep.draft_model(self._open))
         config, own = read_config(self._open.generation_config(), generation_config, options)
         self._texts(what, config, True)
         pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
@@ -251,111 +257,6 @@ class Model(Inspection):
             known = row["logprobs"][1:]
             row["perplexity"] = float(np.exp(-np.mean(known))) if known else None
         return rows
-
-    def _prompt_rows(self, what: str, prompts: Sequence[Prompt]) -> TokenRows:
-        ids = [self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
-        return read_rows(what, ids, vocabulary=self._vocabulary)
-
-    def _text_config(self, params: SamplingParams | None, generation_config: Any,
-                     options: dict[str, Any]) -> _lockstep.GenerationConfig:
-        base = self._open.generation_config()
-        if params is not None:
-            options = params.generation_options(base.eos_token_ids) | options
-        return read_config(base, generation_config, options)[0]
-
-    def _texts(self, what: str, config: _lockstep.GenerationConfig, skip_special_tokens: bool) -> AnswerTexts | None:
-        """The texts of answers in a given tokenizer; None: the engine's."""
-        if not isinstance(self._tokenizer, GivenTokenizer):
-            return None
-        refuse_stop_strings(what, bool(config.stop_strings))
-        return AnswerTexts(self._tokenizer, skip_special_tokens, config.eos_token_ids)
-
-    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None, *, generation_config: Any = None,
-               logits_processor: Sequence[LogitsProcessor] | None = None,
-               stopping_criteria: Sequence[StoppingCriterion] | None = None,
-               prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, skip_special_tokens: bool = True,
-               **options: Any) -> TokenStream:
-        """The tokens of one prompt as they are made, for ``for`` and for ``async for``.
-
-        `prompt` is text or one row of ids; the other arguments and the errors are those of `generate`. Beam search has no
-        tokens before its end, so it is refused.
-        """
-        config = self._text_config(sampling_params, generation_config, options)
-        config.validate_streaming()
-        prompts = self._prompt_rows("cannot stream", [prompt])
-        special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
-        texts = self._texts("cannot stream", config, not special)
-        with self._use() as engine:
-            return TokenStream(self, self._submit(
-                engine, prompts, None, config, streams=True, special_text=special,
-                callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn)), texts)
-
-    def complete(self, prompts: Prompt | Sequence[Prompt], sampling_params: SamplingParams | None = None, *,
-                 generation_config: Any = None, logits_processor: Sequence[LogitsProcessor] | None = None,
-                 stopping_criteria: Sequence[StoppingCriterion] | None = None,
-                 prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, skip_special_tokens: bool = True,
-                 progress: bool = True, journal: str | os.PathLike[str] | None = None,
-                 **options: Any) -> list[Completion]:
-        """Completes many prompts, in order; as vLLM's ``LLM.generate``.
-
-        Args:
-            prompts: a text, or a list whose items are texts or rows of ids.
-            sampling_params: options under vLLM's names.
-            skip_special_tokens: whether texts leave out special tokens.
-            progress: whether to show a progress bar on a terminal, where tqdm is installed.
-            journal: a file that keeps each finished answer. The same call with the same file, after an end of any kind,
-                takes those answers and computes the others; the results are the same. A file of another call is refused.
-
-        The other arguments and the errors are those of `generate`.
-        """
-        listed = [prompts] if isinstance(prompts, str) else list(prompts)
-        config = self._text_config(sampling_params, generation_config, options)
-        rows = self._prompt_rows("cannot complete", listed)
-        special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
-        texts = self._texts("cannot complete", config, not special)
-        callbacks = (logits_processor, stopping_criteria, prefix_allowed_tokens_fn)
-        with self._use() as engine:
-            if journal is None:
-                answers = self._complete(engine, rows, config, special, callbacks, progress)
-            else:
-                answers = self._complete_with_journal(engine, rows, config, special, callbacks, progress, journal)
-        if texts is not None:
-            answers = [texts.decoded(of_one) for of_one in answers]
-        return [Completion(prompt if isinstance(prompt, str) else None, row.tolist(), outputs)
-                for prompt, row, outputs in zip(listed, rows.rows, answers)]
-
-    def _complete(self, engine: _lockstep.OpenModel, rows: TokenRows, config: _lockstep.GenerationConfig, special: bool,
-                  callbacks: tuple[Any, Any, Any], progress: bool) -> list[list[Any]]:
-        pending = self._submit(engine, rows, None, config, streams=False, special_text=special, callbacks=callbacks)
-        with ended_on_error(pending):
-            if progress:
-                show_progress(pending)
-            return finished("cannot complete", pending)
-
-    def _complete_with_journal(self, engine: _lockstep.OpenModel, rows: TokenRows, config: _lockstep.GenerationConfig,
-                               special: bool, callbacks: tuple[Any, Any, Any], progress: bool,
-                               journal: str | os.PathLike[str]) -> list[list[Any]]:
-        refuse_callbacks(callbacks, config)
-
-        def submit(numbers: list[int]) -> _lockstep.PendingRequests:
-            return self._submit(engine, rows.only(numbers), None, config, streams=False, special_text=special,
-                                callbacks=callbacks, numbers=numbers)
-
-        with progress_bar(len(rows.rows), progress) as move:
-            return complete_with_journal(journal, facts_of(engine, rows, config, special), len(rows.rows), submit,
-                                         move or (lambda done: None))
-
-    def chat(self, messages: Sequence[Message] | Sequence[Sequence[Message]],
-             sampling_params: SamplingParams | None = None, *, tools: list[Any] | None = None,
-             chat_template_kwargs: dict[str, Any] | None = None, **options: Any) -> list[Completion]:
-        """Answers a conversation, or each of several, in the model's chat template; as vLLM's ``LLM.chat``.
-
-        `tools` and `chat_template_kwargs` go to the template; `options` are the other arguments of `complete`.
-        """
-        conversations = [messages] if messages and isinstance(messages[0], dict) else messages
-        ids = [self._tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tools=tools,
-                                                   **(chat_template_kwargs or {})) for conversation in conversations]
-        return self.complete(ids, sampling_params, **options)
 
 
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()
