@@ -199,7 +199,7 @@ nb::dict activity(const OpenModel& open) {
 
 void bind_inspection(nb::module_& module) {
   module.def("graphs", graphs, "open"_a, "rank"_a, "before_passes"_a);
-  module.def("plan_json", plan_json, nb::kw_only(), "open"_a, "degrees"_a, "prompt_tokens"_a.none(), "new_tokens"_a,
+  module.def("plan_json", plan_json, "open"_a, nb::kw_only(), "degrees"_a, "prompt_tokens"_a.none(), "new_tokens"_a,
              "batch_size"_a.none(), "max_seq_len"_a.none(), "memory_budget"_a.none(), "machine"_a, "measure"_a,
              "probe"_a.none());
   module.def("activity", activity, "open"_a);

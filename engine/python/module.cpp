@@ -14,6 +14,7 @@
 #include "engine/python/inspection.h"
 #include "engine/python/open_model.h"
 #include "engine/python/plain_data.h"
+#include "engine/python/ranks.h"
 
 namespace lockstep::python {
 namespace {
@@ -25,7 +26,8 @@ using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cp
 std::vector<int32_t> vector_of(const Ids& ids) { return {ids.data(), ids.data() + ids.size()}; }
 
 void bind_generation_config(nb::module_& module) {
-  nb::class_<GenerationConfig>(module, "GenerationConfig")
+  // Its attribute `changes`: what config.py has set, for other processes.
+  nb::class_<GenerationConfig>(module, "GenerationConfig", nb::dynamic_attr())
       .def("copy", [](const GenerationConfig& config) { return config; })
       .def("set", [](GenerationConfig& config, std::string_view name,
                      std::string_view json) { value_of(config.set(name, json)); })
@@ -128,29 +130,52 @@ std::string render_chat(const OpenModel& open, const std::vector<std::string>& m
       open.model().render_chat(turns, {.add_generation_prompt = add_generation_prompt, .variables_json = variables}));
 }
 
-std::unique_ptr<OpenModel> open_model(const std::string& directory, int tp, const std::optional<std::string>& dtype,
-                                      std::optional<int64_t> int8_group, std::optional<int64_t> batch_size,
-                                      std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
-                                      std::optional<int> threads, const std::string& backend,
-                                      const std::map<std::string, std::string>& backend_options,
-                                      std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
-                                      const std::optional<std::string>& draft_model, int64_t drafts, bool looks_up,
-                                      nb::object log) {
-  ModelOptions model_options{.int8_group = int8_group};
-  if (dtype) model_options.dtype = value_of(dtype_from_config_name(*dtype));
-  EngineOptions options{.slots = batch_size,
-                        .capacity = max_seq_len,
-                        .prefill_chunk = prefill_chunk,
-                        .backend = backend,
-                        .backend_options = backend_options,
-                        .threads = threads,
-                        .scoring = scoring ? Scoring::kOn : Scoring::kOff,
-                        .scored_top = max_logprobs};
-  options.drafting.tokens = drafts;
-  if (draft_model) options.drafting.model = *draft_model;
-  if (looks_up) options.drafting.lookup_ngram = GenerationConfig().max_matching_ngram_size;
-  if (memory_budget) options.memory_budget = Bytes(*memory_budget);
-  return std::make_unique<OpenModel>(directory, tp, model_options, std::move(options), std::move(log));
+/// Options of the files, and of the engine.
+struct OpenOptions {
+  ModelOptions model;
+  EngineOptions engine;
+};
+
+OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<int64_t> int8_group,
+                         std::optional<int64_t> batch_size, std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
+                         std::optional<int> threads, const std::string& backend,
+                         const std::map<std::string, std::string>& backend_options,
+                         std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
+                         const std::optional<std::string>& draft_model, int64_t drafts, bool looks_up) {
+  OpenOptions options{.model = {.int8_group = int8_group},
+                      .engine = {.slots = batch_size,
+                                 .capacity = max_seq_len,
+                                 .prefill_chunk = prefill_chunk,
+                                 .backend = backend,
+                                 .backend_options = backend_options,
+                                 .threads = threads,
+                                 .scoring = scoring ? Scoring::kOn : Scoring::kOff,
+                                 .scored_top = max_logprobs}};
+  if (dtype) options.model.dtype = value_of(dtype_from_config_name(*dtype));
+  options.engine.drafting.tokens = drafts;
+  if (draft_model) options.engine.drafting.model = *draft_model;
+  if (looks_up) options.engine.drafting.lookup_ngram = GenerationConfig().max_matching_ngram_size;
+  if (memory_budget) options.engine.memory_budget = Bytes(*memory_budget);
+  return options;
+}
+
+void bind_ranks(nb::module_& module) {
+  nb::class_<OpenOptions>(module, "OpenOptions");
+  module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "int8_group"_a.none(),
+             "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
+             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "draft_model"_a.none(),
+             "drafts"_a, "looks_up"_a);
+  nb::class_<Ranks>(module, "Ranks")
+      .def(nb::init<std::optional<int>, nb::object, nb::object, nb::object>(), "communicator"_a.none(), "log"_a,
+           "set_variable"_a, "end_process"_a)
+      .def_prop_ro("rank", &Ranks::rank)
+      .def_prop_ro("size", &Ranks::size)
+      .def("hosts", &Ranks::hosts)
+      .def("broadcast", &Ranks::broadcast)
+      .def("serve", [](Ranks& ranks, const std::string& directory,
+                       const OpenOptions& options) { ranks.serve(directory, options.model, options.engine); })
+      .def("leave", &Ranks::leave)
+      .def("disown", &Ranks::disown);
 }
 
 void bind_open_model(nb::module_& module) {
@@ -185,10 +210,19 @@ void bind_open_model(nb::module_& module) {
            })
       .def("decode", decode)
       .def("render_chat", render_chat);
-  module.def("open_model", open_model, nb::kw_only(), "directory"_a, "tp"_a, "dtype"_a.none(), "int8_group"_a.none(),
-             "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
-             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "draft_model"_a.none(),
-             "drafts"_a, "looks_up"_a, "log"_a);
+  module.def("open_files", [](const std::string& directory, const OpenOptions& options) {
+    return std::make_unique<OpenModel>(directory, options.model);
+  });
+  module.def("open_on_threads", [](const std::string& directory, const OpenOptions& options, int tp, nb::object log) {
+    return std::make_unique<OpenModel>(directory, tp, options.model, options.engine, std::move(log));
+  });
+  // The ranks outlive the model.
+  module.def(
+      "open_on_ranks",
+      [](const std::string& directory, const OpenOptions& options, Ranks& ranks) {
+        return std::make_unique<OpenModel>(directory, ranks, options.model, options.engine);
+      },
+      nb::keep_alive<0, 3>());
 }
 
 }  // namespace
@@ -200,6 +234,7 @@ NB_MODULE(_lockstep, module) {
   bind_generation_config(module);
   bind_answers(module);
   bind_pending(module);
+  bind_ranks(module);
   bind_open_model(module);
   bind_inspection(module);
 }

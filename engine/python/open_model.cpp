@@ -1,10 +1,8 @@
 #include "engine/python/open_model.h"
 
 #include <fmt/format.h>
-#include <nanobind/stl/string_view.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "engine/python/errors.h"
@@ -15,21 +13,6 @@ namespace {
 Error closed() {
   return {ErrorKind::kFailedPrecondition,
           "[python] cannot use the model: found a closed one, expected an open one; make another lockstep.Model"};
-}
-
-GroupOptions options_with(nb::handle log) {
-  GroupOptions options;
-  // The ranks wait for callbacks, which may take long (a debugger), and none of them can be lost alone.
-  options.deadline = std::chrono::hours(24);
-  options.log = [log](int rank, LogLevel level, std::string_view line) {
-    const nb::gil_scoped_acquire acquired;
-    try {
-      log(rank, to_string(level), line);
-    } catch (nb::python_error& failure) {
-      failure.discard_as_unraisable("lockstep's log");
-    }
-  };
-  return options;
 }
 
 Error in_row(const Error& error, size_t row, size_t rows) {
@@ -48,23 +31,36 @@ OnToken streamed_to(const std::shared_ptr<CallState>& state) {
 
 }  // namespace
 
+OpenModel::OpenModel(const std::string& directory, const ModelOptions& model_options)
+    : model_(value_of(without_gil([&] { return Model::open(directory, model_options); }))) {}
+
 OpenModel::OpenModel(const std::string& directory, int ranks, const ModelOptions& model_options, EngineOptions options,
                      nb::object log)
     : model_(value_of(without_gil([&] { return Model::open(directory, model_options); }))),
       options_(std::move(options)),
       log_(std::move(log)) {
   const auto opened = [&]() -> Result<void> {
-    GroupOptions group_options = options_with(log_);
-    LOCKSTEP_TRY(group_,
-                 ranks == 1 ? Group::alone(std::move(group_options)) : Group::threads(ranks, std::move(group_options)));
-    LOCKSTEP_TRY(engine_, Engine::open(*group_, model_, options_));
-    return ok();
+    GroupOptions group = group_options(log_);
+    LOCKSTEP_TRY(group_, ranks == 1 ? Group::alone(std::move(group)) : Group::threads(ranks, std::move(group)));
+    return open(*group_);
   };
   const Result<void> done = without_gil(opened);
   if (!done.has_value()) without_gil([this] { group_.reset(); });
   value_of(done);
+}
+
+OpenModel::OpenModel(const std::string& directory, Ranks& ranks, const ModelOptions& model_options,
+                     EngineOptions options)
+    : model_(value_of(without_gil([&] { return Model::open(directory, model_options); }))),
+      options_(std::move(options)) {
+  value_of(without_gil([&] { return open(ranks.group()); }));
+}
+
+Result<void> OpenModel::open(Group& group) {
+  LOCKSTEP_TRY(engine_, Engine::open(group, model_, options_));
   options_.slots = engine_->facts().slots;
   options_.capacity = engine_->facts().capacity;
+  return ok();
 }
 
 OpenModel::~OpenModel() {

@@ -1,4 +1,5 @@
-// A model on ranks that are threads of this process, open for the requests of all Python threads.
+// A model that is open for the requests of all Python threads, on ranks that are threads of this process or those of
+// mpirun, or closed: then it is files alone, with a tokenizer and options.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "engine/python/callbacks.h"
 #include "engine/python/pending.h"
+#include "engine/python/ranks.h"
 #include "lockstep/engine.h"
 
 namespace lockstep::python {
@@ -32,9 +34,14 @@ struct CallOptions {
 /// Its methods are called with the GIL and release it while they work.
 class OpenModel {
  public:
-  /// `log(rank, level, line)` receives the engine's log lines, on any thread. Raises the error of a failed start.
+  /// The files of a model, closed. Raises the error of a directory that is none.
+  OpenModel(const std::string& directory, const ModelOptions& model_options);
+  /// Open on `ranks` threads. `log(rank, level, line)` receives the engine's log lines, on any thread. Raises the error
+  /// of a failed start.
   OpenModel(const std::string& directory, int ranks, const ModelOptions& model_options, EngineOptions options,
             nb::object log);
+  /// Open on `ranks`, which outlive it, on rank 0; the other ranks `serve`. @collective
+  OpenModel(const std::string& directory, Ranks& ranks, const ModelOptions& model_options, EngineOptions options);
   ~OpenModel();
   OpenModel(const OpenModel&) = delete;
   OpenModel& operator=(const OpenModel&) = delete;
@@ -60,6 +67,7 @@ class OpenModel {
   void disown();
 
  private:
+  Result<void> open(Group& group);
   Result<void> end();
   Result<std::unique_ptr<PendingRequests>> submit_all(std::vector<Request> requests,
                                                       const std::shared_ptr<CallState>& state);
@@ -69,9 +77,9 @@ class OpenModel {
   nb::object log_;
   const std::shared_ptr<ModelState> state_ = std::make_shared<ModelState>();  // calls may outlive the model
   mutable std::shared_mutex mutex_;  // guards the engine against its end; not awaited with the GIL
-  std::unique_ptr<Group> group_;
-  std::unique_ptr<Engine> engine_;  // null: closed
-  EngineFacts last_facts_;          // of the closed engine
+  std::unique_ptr<Group> group_;     // of threads
+  std::unique_ptr<Engine> engine_;   // null: closed
+  EngineFacts last_facts_;           // of the closed engine
   EngineCounters last_counters_;
 };
 

@@ -2,18 +2,23 @@
 
     examples_test.py MODEL
 """
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+import launches
+
 PROGRAMS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
 MOST_LINES = 25
 
 
-def run(name):
-    done = subprocess.run([sys.executable, PROGRAMS / name, MODEL], capture_output=True, text=True, timeout=120, check=False)
+def run(name, *launcher):
+    done = subprocess.run([*launcher, sys.executable, PROGRAMS / name, MODEL], capture_output=True, text=True, timeout=120,
+                          check=False, env={**os.environ, **launches.environment()})
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return done.stdout
@@ -48,6 +53,11 @@ class Programs(unittest.TestCase):
         said = run("06_degrees.py")
         self.assertEqual(re.findall(r"^tp=(\d) ", said, re.MULTILINE), ["1", "2", "3"])
         self.assertTrue(said.endswith("1 different answer\n"), said)
+
+    def test_07_ranks(self):
+        said = run("07_ranks.py", "mpirun", *launches.CROWDED, "-n", "2")
+        self.assertEqual(len(re.findall(r"MiB of weights", said)), 2)
+        self.assertEqual(said.splitlines()[-1], run("07_ranks.py").splitlines()[-1])
 
 
 if __name__ == "__main__":

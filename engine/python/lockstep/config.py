@@ -57,6 +57,7 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
     they are errors.
     """
     config = base.copy()
+    config.changes = changes = []  # for ranks in other processes
     fields = {} if generation_config is None else _fields_of(generation_config)
     own = {name: fields.pop(name) for name in _OWN_KEYS if name in fields}
     if fields:
@@ -69,7 +70,8 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
             if name in _OWN_KEYS:
                 own[name] = source[name]
             elif source[name] is not None:
-                config.set(name, _json_of(name, source[name]))
+                changes.append((name, _json_of(name, source[name])))
+                config.set(*changes[-1])
     return config, own
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _lockstep
 from .errors import bad_input
+from .remote import called
 from .tables import html_table
 
 
@@ -122,7 +123,7 @@ class Graph(Sequence[GraphNode]):
 
 def graph_of(engine: _lockstep.OpenModel, name: str, rank: int, before_passes: bool) -> Graph:
     """The graph called `name` of `rank`."""
-    found = _lockstep.graphs(engine, rank, before_passes)
+    found = called(engine, "graphs", rank, before_passes)
     for given in found:
         if given["name"] == name:
             return Graph(given)

@@ -23,6 +23,7 @@ from . import _lockstep
 from .arrays import TokenRows
 from .calls import refuse_cancelled
 from .errors import Error, bad_input
+from .remote import called
 
 _VERSION = 1
 _SAMPLES, _SAMPLE_BYTES, _HEADER_BYTES = 32, 4096, 1 << 16  # of a weight file
@@ -78,7 +79,7 @@ def _hash_of_weights(directory: Path) -> str:
 def facts_of(engine: _lockstep.OpenModel, prompts: TokenRows, config: _lockstep.GenerationConfig,
              special_text: bool) -> dict[str, Any]:
     """What the answers depend on, by name."""
-    directory, facts = Path(_lockstep.directory(engine)), engine.facts()
+    directory, facts = Path(called(engine, "directory")), engine.facts()
     ids = hashlib.sha256()
     for row in prompts.rows:
         ids.update(np.int64(len(row)).tobytes() + row.tobytes())

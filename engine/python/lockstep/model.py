@@ -8,11 +8,11 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from . import _lockstep
+from . import _lockstep, inside, job
 from .arrays import TokenRows, read_rows
 from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of, process_of
 from .calls import finished, stream_to
@@ -22,6 +22,7 @@ from .errors import Error, bad_input
 from .given_tokenizer import GivenTokenizer
 from .inspection import Inspection
 from .outputs import generate_output, sequences_of
+from .remote import called
 from .stream import ended_on_error
 from .text_calls import TextCalls
 from .tokenizer import Tokenizer
@@ -34,7 +35,7 @@ def _log(rank: int, level: str, line: str) -> None:
 
 
 class Model(Inspection, TextCalls):
-    """A Hugging Face directory, open on ranks that are threads of this process.
+    """A Hugging Face directory, open on ranks: threads of this process, processes that it starts, or those of mpirun.
 
     Every method may be called by many threads at once; their requests share the batch. The GIL is released while the model
     works. Ctrl-C ends the call that it interrupts, and nothing else. Use it in a ``with`` block, or call `close`.
@@ -43,17 +44,20 @@ class Model(Inspection, TextCalls):
     option that is not supported, and for a model that does not fit into memory.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, tp: int = 1, dtype: Any = None,
+    def __init__(self, directory: str | os.PathLike[str], *, tp: int | None = None, dtype: Any = None,
                  int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
                  max_logprobs: int = 20, tokenizer: Any = None, draft_model: str | os.PathLike[str] | None = None,
-                 num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None) -> None:
+                 num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None,
+                 launch: Literal["threads", "mpirun", "inside"] = "threads", launcher: str = "mpirun -n {ranks}",
+                 start_deadline: float = 600.0, script: Literal["first", "all"] = "first",
+                 communicator: Any = None) -> None:
         """Reads the weights and compiles the graphs.
 
         Args:
             directory: config.json, \\*.safetensors or pytorch_model\\*.bin, tokenizer.json.
-            tp: the number of ranks that share the model: the tensor-parallel degree.
+            tp: the number of ranks that share the model: the tensor-parallel degree; default: 1, or the ranks of mpirun.
             dtype: of weights and activations: "float32", "bfloat16", "float16"; default: the checkpoint's.
             int8_group: matrices as 8-bit integers with one scale per this many columns.
             batch_size: sequences that run at once; default: 8. Others wait.
@@ -71,15 +75,34 @@ class Model(Inspection, TextCalls):
                 Answers stay the same. Functions of callers, beams and logits are not possible beside drafts.
             num_assistant_tokens: that draft_model drafts for a sequence and step; default: 5.
             prompt_lookup_num_tokens: or: the most tokens that are drafted from the text so far.
+            launch: where the ranks are. "threads" of this process; processes that "mpirun" starts for this model, and
+                starts again when one is lost, while open calls wait; or "inside": mpirun or srun has started this program.
+            launcher: for "mpirun": the command before the ranks' own; {ranks} stands for their number.
+            start_deadline: for "mpirun": seconds until the ranks serve.
+            script: for "inside": "first": rank 0 runs the script, and on the other ranks this line serves rank 0 until it
+                ends, then ends the process. "all": every rank runs the script, makes the same calls in the same order from
+                one thread, and gets the same results.
+            communicator: for "inside": of mpi4py, whose ranks share the model; default: all.
         """
         draft, drafts, looks_up = read_drafting(draft_model, num_assistant_tokens, prompt_lookup_num_tokens)
         self._uses = 0
         self._idle = threading.Condition()
-        self._open = _lockstep.open_model(
-            directory=os.fspath(directory), tp=tp, dtype=None if dtype is None else str(dtype).removeprefix("torch."),
-            int8_group=int8_group, batch_size=batch_size, max_seq_len=max_seq_len, prefill_chunk=prefill_chunk,
-            threads=threads, backend=backend, backend_options=backend_options or {}, memory_budget=memory_budget,
-            scoring=scoring, max_logprobs=max_logprobs, draft_model=draft, drafts=drafts, looks_up=looks_up, log=_log)
+        options = {"dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
+                   "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
+                   "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget,
+                   "scoring": scoring, "max_logprobs": max_logprobs, "draft_model": draft, "drafts": drafts,
+                   "looks_up": looks_up}
+        path = os.fspath(directory)
+        if launch == "threads":
+            self._open = _lockstep.open_on_threads(path, _lockstep.open_options(**options), 1 if tp is None else tp, _log)
+        elif launch == "mpirun":
+            files = _lockstep.open_files(path, _lockstep.open_options(**options))
+            self._open = job.JobModel(files, {"directory": os.path.abspath(path), "options": options},
+                                      1 if tp is None else tp, launcher, start_deadline, _log)
+        elif launch == "inside":
+            self._open = _open_inside(path, options, tp, script, communicator)
+        else:
+            raise bad_input("cannot open a model", f"launch={launch!r}", "'threads', 'mpirun' or 'inside'", "choose one")
         self._forked = False
         self._vocabulary = self._open.vocabulary()
         self._tokenizer = Tokenizer(self._open) if tokenizer is None else GivenTokenizer(tokenizer, self._vocabulary)
@@ -198,7 +221,8 @@ class Model(Inspection, TextCalls):
             An exception of a callback, unchanged; other requests go on.
         """
         what = "cannot generate"
-        check_assistant(assistant_model, _lockstep.draft_model(self._open))
+        if assistant_model is not None:
+            check_assistant(assistant_model, called(self._open, "draft_model"))
         config, own = read_config(self._open.generation_config(), generation_config, options)
         self._texts(what, config, True)
         pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
@@ -259,13 +283,31 @@ class Model(Inspection, TextCalls):
         return rows
 
 
+def _open_inside(directory: str, options: dict[str, Any], tp: int | None, script: str, communicator: Any) -> Any:
+    if script not in ("first", "all"):
+        raise bad_input("cannot open a model", f"script={script!r}", "'first' or 'all'", "choose one")
+    ranks = inside.own_ranks(communicator)
+    if tp is not None and tp != ranks.size:
+        raise bad_input("cannot open a model", f"tp={tp} on {ranks.size} ranks", "one rank for each part",
+                        "leave tp out, or start as many ranks")
+    if script == "all":
+        return ranks.open_for_all(directory, options)
+    if ranks.rank != 0:
+        ranks.serve_to_the_end()
+    return ranks.open(directory, options)
+
+
+
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
 def _close_all() -> None:
     """Before the interpreter ends, after which the engine's threads could not call Python."""
     for model in list(_open_models):
-        model.close()
+        try:
+            model.close()
+        except Error as error:
+            _log(0, "error", str(error))
         with model._idle:
             model._idle.wait_for(lambda uses=model: uses._uses == 0, timeout=5)
 

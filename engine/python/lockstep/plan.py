@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _lockstep
 from .errors import InputError, bad_input
+from .remote import called
 from .tables import html_table, mebibytes, new_axes
 
 
@@ -124,7 +125,7 @@ def plan_of(engine: _lockstep.OpenModel, tp: int | Iterable[int], prompt_tokens:
             batch_size: int | None, max_seq_len: int | None, memory_budget: int | None, measure: bool,
             probe: str | os.PathLike[str] | None, machine: dict[str, float]) -> Plan:
     """The plan of an open model."""
-    return Plan(json.loads(_lockstep.plan_json(
-        open=engine, degrees=_degrees_of(tp), prompt_tokens=prompt_tokens, new_tokens=new_tokens, batch_size=batch_size,
+    return Plan(json.loads(called(
+        engine, "plan_json", degrees=_degrees_of(tp), prompt_tokens=prompt_tokens, new_tokens=new_tokens, batch_size=batch_size,
         max_seq_len=max_seq_len, memory_budget=memory_budget, machine=machine, measure=measure,
         probe=None if probe is None else os.fspath(probe))))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _lockstep
+from .remote import called
 from .tables import html_table, new_axes
 
 STEP = np.dtype([("number", np.int64), ("kind", "U8"), ("rows", np.int64), ("begin_s", np.float64), ("end_s", np.float64)])
@@ -63,5 +64,5 @@ class Timeline:
 
 def timeline_of(engine: _lockstep.OpenModel) -> Timeline:
     """The present timeline of an open model."""
-    found = _lockstep.activity(engine)
+    found = called(engine, "activity")
     return Timeline(np.array(found["steps"], STEP), found["slots"], found["ranks"], time.monotonic())
