@@ -36,12 +36,19 @@ std::vector<EndedStep> ActivityRecord::steps_after(int64_t& seen) const {
   return steps;
 }
 
-trace::Activity ActivityRecord::read() const {
-  const std::lock_guard lock(mutex_);
-  trace::Activity activity{.slots = slots_, .ranks = ranks_, .steps = {}, .read = SteadyClock().now()};
-  for (int64_t number = oldest(); number <= ended_; ++number) {
-    const EndedStep& step = steps_[place(number)];
-    activity.steps.push_back({.number = number,
+trace::Activity ActivityRecord::read(size_t most_steps) const {
+  trace::Activity activity{.slots = {}, .ranks = {}, .steps = {}, .read = SteadyClock().now()};
+  std::vector<EndedStep> steps;
+  int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);  // briefly: the executor takes it in every step
+    activity.slots = slots_;
+    activity.ranks = ranks_;
+    number = std::max(oldest(), ended_ - static_cast<int64_t>(std::min(most_steps, kSteps)) + 1);
+    for (int64_t step = number; step <= ended_; ++step) steps.push_back(steps_[place(step)]);
+  }
+  for (const EndedStep& step : steps) {
+    activity.steps.push_back({.number = number++,
                               .kind = std::string(to_string(step.phase)),
                               .rows = step.rows,
                               .time = step.end - step.begin,

@@ -24,13 +24,14 @@ struct EndedStep {
 /// Thread-safe. Allocates nothing when a step ends.
 class ActivityRecord {
  public:
-  static constexpr size_t kSteps = 64;  // that it remembers
+  static constexpr size_t kSteps = 4096;  // that it remembers
 
   void set_slots(std::vector<trace::SlotActivity> slots);
   void set_ranks(std::vector<trace::RankActivity> ranks);
   void note(const EndedStep& step);
 
-  trace::Activity read() const;
+  /// With at most the last `most_steps` steps.
+  trace::Activity read(size_t most_steps = kSteps) const;
 
   /// The steps after number `seen`, oldest first, as far as they are remembered. Sets `seen` to the last one's number.
   std::vector<EndedStep> steps_after(int64_t& seen) const;

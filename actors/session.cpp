@@ -131,7 +131,7 @@ class Session::Impl {
   }
 
   const Address& address() const { return address_; }
-  trace::Activity activity() const { return activity_.read(); }
+  trace::Activity activity(size_t most_steps) const { return activity_.read(most_steps); }
 
   const LocalCoordinator& coordinator() const {
     LOCKSTEP_CHECK(coordinator_);
@@ -362,7 +362,7 @@ Result<void> Session::run_executor(RankId rank, shards::StepEngine& engine) {
 
 ExecutorStatus Session::status(RankId rank) const { return impl_->status(rank); }
 
-trace::Activity Session::activity() const { return impl_->activity(); }
+trace::Activity Session::activity(size_t most_steps) const { return impl_->activity(most_steps); }
 
 void Session::cancel() { impl_->cancel(); }
 

@@ -111,8 +111,9 @@ class Session {
   /// The current or last activity of a local rank's executor, for exit records. May be called from any thread.
   ExecutorStatus status(RankId rank) const;
 
-  /// The present state of slots, ranks and the last steps, in the process of rank 0. May be called from any thread.
-  trace::Activity activity() const;
+  /// The present state of slots, ranks and at most the last `most_steps` steps, in the process of rank 0. May be called
+  /// from any thread.
+  trace::Activity activity(size_t most_steps) const;
 
   /// Ends the whole session with `kCancelled`. May be called in any process, from any thread (not a signal handler).
   void cancel();

@@ -280,9 +280,9 @@ EngineCounters Engine::Impl::counters() const {
   return counters;
 }
 
-trace::Activity Engine::Impl::activity() const {
+trace::Activity Engine::Impl::activity(size_t most_steps) const {
   if (submissions_ == nullptr) return {};
-  trace::Activity activity = session_.session().activity();
+  trace::Activity activity = session_.session().activity(most_steps);
   for (trace::SlotActivity& slot : activity.slots) {
     if (slot.request.value >= 0) slot.request = RequestId(submissions_->number_of(slot.request));
   }
@@ -364,7 +364,7 @@ Result<std::vector<RequestHandle>> Engine::restore(std::string_view suspended) {
 
 const EngineFacts& Engine::facts() const { return impl_->facts(); }
 EngineCounters Engine::counters() const { return impl_->counters(); }
-trace::Activity Engine::activity() const { return impl_->activity(); }
+trace::Activity Engine::activity(size_t most_steps) const { return impl_->activity(most_steps); }
 
 Result<std::string> statement_of(const EngineOptions& options) {
   LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));

@@ -45,7 +45,7 @@ class Engine::Impl {
   bool leads() const { return leads_; }
   const EngineFacts& facts() const { return facts_; }
   EngineCounters counters() const;
-  trace::Activity activity() const;
+  trace::Activity activity(size_t most_steps) const;
 
  private:
   Result<void> run_rank(group::Member& member);

@@ -15,6 +15,8 @@ Error closed() {
           "[python] cannot use the model: found a closed one, expected an open one; make another lockstep.Model"};
 }
 
+constexpr size_t kAllSteps = 4096;  // that an engine remembers
+
 Error in_row(const Error& error, size_t row, size_t rows) {
   if (rows == 1) return error;
   return {error.kind, fmt::format("{} (row {})", error.message, row), error.origin_rank};
@@ -99,7 +101,7 @@ EngineCounters OpenModel::counters() const {
 trace::Activity OpenModel::activity() const {
   return without_gil([this] {
     std::shared_lock lock(mutex_);
-    return engine_ != nullptr ? engine_->activity() : trace::Activity();
+    return engine_ != nullptr ? engine_->activity(kAllSteps) : trace::Activity();
   });
 }
 

@@ -21,6 +21,9 @@ TEST(ActivityRecord, RemembersTheLastStepsWithTheirNumbers) {
   EXPECT_EQ(activity.steps.front().number, 4);
   EXPECT_EQ(activity.steps.back(),
             (trace::StepActivity{count, "decode", count, std::chrono::seconds(2), at(count + 2)}));
+  ASSERT_THAT(record.read(2).steps, SizeIs(2));
+  EXPECT_EQ(record.read(2).steps.front().number, count - 1);
+  EXPECT_THAT(record.read(0).steps, IsEmpty());
 }
 
 TEST(ActivityRecord, GivesEveryStepOnceToAReaderThatFollows) {

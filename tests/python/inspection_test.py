@@ -117,6 +117,9 @@ class Timelines(OnOneModel):
         self.assertEqual(timeline.steps["rows"][-6], len(PROMPT))
         self.assertTrue((np.diff(timeline.steps["number"]) == 1).all())
         self.assertTrue((timeline.seconds() > 0).all())
+        for _ in range(2):
+            self.model.generate([PROMPT], max_new_tokens=100, eos_token_id=[])
+        self.assertGreaterEqual(len(self.model.timeline().steps), 200)
         self.assertGreater(timeline.steps["begin_s"][-6], begin)
         self.assertLess(timeline.steps["end_s"][-1], timeline.read_s)
         self.assertEqual((len(timeline.slots), len(timeline.ranks)), (4, 2))

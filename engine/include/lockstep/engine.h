@@ -186,8 +186,8 @@ class Engine {
   const EngineFacts& facts() const;
   EngineCounters counters() const;
   /// The present state of slots, ranks and the last steps, with the numbers of the handles' requests; −1 for a text.
-  /// Rank 0, any thread.
-  trace::Activity activity() const;
+  /// The engine remembers 4096 steps. Rank 0, any thread.
+  trace::Activity activity(size_t most_steps = 64) const;
 
  private:
   class Impl;

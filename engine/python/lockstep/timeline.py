@@ -17,7 +17,7 @@ STEP = np.dtype([("number", np.int64), ("kind", "U8"), ("rows", np.int64), ("beg
 
 @dataclass(frozen=True)
 class Timeline:
-    """The steps of rank 0 that the engine remembers (the last 64), its slots and its ranks.
+    """The steps of rank 0 that the engine remembers (the last 4096), its slots and its ranks.
 
     `steps` is a numpy array with the fields "number" (from 1, since the start), "kind" ("prefill", "decode", "score"),
     "rows" (token rows), "begin_s" and "end_s" (seconds on the clock of `time.monotonic`), oldest first.
