@@ -80,6 +80,13 @@ class Given(WithDirectory):
 
         self.assertEqual(asyncio.run(read()), self.model.complete("Hi", max_new_tokens=9, eos_token_id=[])[0].text)
 
+    def test_answers_of_a_journal_have_its_texts(self):
+        options = {"max_new_tokens": 5, "eos_token_id": [], "progress": False}
+        expected = self.model.complete(["Hi", "Ho"], **options)
+        for _ in range(2):
+            done = self.model.complete(["Hi", "Ho"], journal=self.folder / "journal", **options)
+            self.assertEqual([one.text for one in done], [one.text for one in expected])
+
     def test_chats_use_its_template(self):
         chat = self.model.chat([{"role": "user", "content": "Hi"}], max_new_tokens=5)[0]
         self.assertEqual(chat.prompt_token_ids, self.tokenizer.encode("Hi!", add_special_tokens=False))
