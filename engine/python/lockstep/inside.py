@@ -34,8 +34,8 @@ class OwnRanks:
     def __init__(self, communicator: Any, log: Callable[[int, str, str], None]) -> None:
         self._tasks: queue.Queue[tuple[Callable[[], Any], list[Any], threading.Event]] = queue.Queue()
         threading.Thread(target=self._work, name="lockstep MPI", daemon=True).start()
-        handle = _handle_of(communicator)
-        self._ranks = self.run(lambda: _lockstep.Ranks(handle, log, os.environ.__setitem__, _end_process))
+        self.handle = _handle_of(communicator)
+        self._ranks = self.run(lambda: _lockstep.Ranks(self.handle, log, os.environ.__setitem__, _end_process))
         self.rank, self.size = self._ranks.rank, self._ranks.size
         self._opened: Any = None  # the last model of this rank
         self._has_left = False
@@ -367,6 +367,9 @@ def own_ranks(communicator: Any) -> OwnRanks:
     global _own_ranks
     if _own_ranks is None:
         _own_ranks = OwnRanks(communicator, _log)
+    elif communicator is not None and _handle_of(communicator) != _own_ranks.handle:
+        raise bad_input("cannot open a model", "another communicator than of the first model inside this launch", "the same",
+                        "pass the same communicator")
     return _own_ranks
 
 
