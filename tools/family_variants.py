@@ -305,4 +305,8 @@ VARIANTS: dict[str, Variant] = {
                          "mscale": 1.0, "mscale_all_dim": 1.0},
     }, matters={"rope_theta": 100.0, "rope_scaling": {"type": "dynamic", "alpha": 5.0, "factor": 1.0},
                 "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "qwen3_moe_unnormed_shares": Variant("Qwen3-MoE", {
+        **QWEN3_MOE, **NEW, "vocab_size": 259, "num_experts": 6, "norm_topk_prob": False, "num_hidden_layers": 2,
+        "rope_parameters": default_rope(1000000.0), "tie_word_embeddings": False,
+    }, matters={"norm_topk_prob": True, "num_experts_per_tok": 3}),
 }  # fmt: skip

@@ -74,12 +74,13 @@ struct ModelSpec {
   double attention_soft_cap = 0.0;  // as logit_soft_cap
   bool attention_bias = false;      // on q, k and v
   bool attention_output_bias = false;
-  bool query_key_norm = false;   // of each head, before its rotation
-  bool norm_after_rope = false;  // query_key_norm: after it
-  bool attention_sinks = false;  // a learned logit per head in the softmax's denominator
-  bool scale_by_layer = false;   // attention_scale / (layer + 1) (GPT-2)
-  std::vector<int64_t> windows;  // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
-  int64_t pinned_sinks = 0;      // first positions that remain visible in layers with a window (StreamingLLM)
+  bool query_key_norm = false;     // of each head, before its rotation
+  bool norm_after_rope = false;    // query_key_norm: after it
+  bool norm_across_heads = false;  // query_key_norm: of all heads as one row (OLMo 2)
+  bool attention_sinks = false;    // a learned logit per head in the softmax's denominator
+  bool scale_by_layer = false;     // attention_scale / (layer + 1) (GPT-2)
+  std::vector<int64_t> windows;    // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
+  int64_t pinned_sinks = 0;        // first positions that remain visible in layers with a window (StreamingLLM)
 
   // positions
   Positions positions = Positions::kRotary;
@@ -91,16 +92,18 @@ struct ModelSpec {
   // MLP
   Mlp mlp = Mlp::kGated;
   int64_t intermediate_size = 0;    // of each expert, if there are experts
-  std::string activation = "silu";  // silu, gelu, gelu_tanh, relu; gpt-oss: clamped_swiglu
+  std::string activation = "silu";  // silu, gelu, gelu_tanh, relu, squared_relu; gpt-oss: clamped_swiglu
   double swiglu_limit = 0.0;        // clamped_swiglu
   double swiglu_alpha = 0.0;        // clamped_swiglu: gate · sigmoid(alpha · gate)
   bool mlp_bias = false;
   int64_t experts = 0;
   int64_t experts_per_token = 0;
+  bool routes_sum_to_one = true;  // false: shares of a softmax over all experts, not over the chosen ones
 
   // layer structure
   bool norm_before = true;           // false: norm after the residual sum (OPT 350m)
   bool parallel_residual = false;    // attention and MLP read the same x (GPT-J, GPT-NeoX)
+  bool shared_norm = false;          // parallel_residual: one norm for both, in a layout of two (Falcon)
   bool residual_after_norm = false;  // the residual is the norm's output (BLOOM's option)
 
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
@@ -122,10 +125,11 @@ struct ModelSpec {
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
                 key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
-                query_key_norm, norm_after_rope, attention_sinks, scale_by_layer, windows, pinned_sinks, positions,
-                position_offset, rope, local_rope, layers_without_rope, mlp, intermediate_size, activation,
-                swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token, norm_before, parallel_residual,
-                residual_after_norm, dtype, int8_group, eos_ids, bos_id, pad_id);
+                query_key_norm, norm_after_rope, norm_across_heads, attention_sinks, scale_by_layer, windows,
+                pinned_sinks, positions, position_offset, rope, local_rope, layers_without_rope, mlp, intermediate_size,
+                activation, swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token, routes_sum_to_one,
+                norm_before, parallel_residual, shared_norm, residual_after_norm, dtype, int8_group, eos_ids, bos_id,
+                pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -11,8 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::span<const std::string_view> kNoIdle;
-
 // ---- SmolLM3: layers without rotation ----
 
 /// Fills in `layers_without_rope`: from `no_rope_layers`, a list of 0 (none) and 1 per layer, or every n-th layer.

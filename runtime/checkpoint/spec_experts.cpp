@@ -83,8 +83,7 @@ Result<ModelSpec> read_qwen3_moe(const KeyReader& config) {
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
   if (slides) slide_everywhere(window, spec);
   LOCKSTEP_TRY_VOID(require_experts_everywhere(config, spec));
-  LOCKSTEP_TRY(const bool normalises, config.boolean_or("norm_topk_prob", false));
-  if (!normalises) return unsupported(config, "norm_topk_prob", "false", "true");
+  LOCKSTEP_TRY(spec.routes_sum_to_one, config.boolean_or("norm_topk_prob", false));
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 8, spec));
   return spec;
 }
@@ -103,7 +102,9 @@ constexpr ModelType kExpertTypes[] = {
 }  // namespace
 
 Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec) {
-  if (spec.activation == "relu") return unsupported(config, "hidden_act", "\"relu\"", "silu or a gelu");
+  if (spec.activation.ends_with("relu")) {
+    return unsupported(config, "hidden_act", fmt::format("\"{}\"", spec.activation), "silu or a gelu");
+  }
   spec.mlp = Mlp::kExperts;
   const std::string_view key = either(config, "num_experts", "num_local_experts");
   LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));

@@ -20,7 +20,9 @@ struct ModelType {
   std::optional<std::span<const std::string_view>> idle_keys = std::nullopt;
 };
 
-std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate, as many key/value heads as query heads
+inline constexpr std::span<const std::string_view> kNoIdle;
+
+std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate
 std::span<const ModelType> gated_types();  // Llama and close variants
 std::span<const ModelType> dense_types();  // variants of Llama
 std::span<const ModelType> gemma_types();

@@ -52,23 +52,6 @@ Result<ModelSpec> read_gemma(const KeyReader& config, std::string_view model_typ
   return spec;
 }
 
-/// The rotary embedding of one kind of layers in the common notation: `rope_parameters.<layers>`, overridden by
-/// `rope_scaling`, with `theta_key` beside it.
-Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,
-                                 const json* rope_scaling, Key<double> theta) {
-  json rope = json::object();
-  LOCKSTEP_TRY(const auto nested, config.object("rope_parameters"));
-  if (nested) {
-    LOCKSTEP_TRY(const auto own, nested->object(layers));
-    if (own) rope = *nested->find(layers);
-  }
-  if (rope_scaling != nullptr) rope.update(*rope_scaling);
-  json flat = {{"rope_parameters", std::move(rope)}};
-  if (const json* beside = config.find(theta.name)) flat[std::string(theta.name)] = *beside;
-  const KeyReader reader(flat, fmt::format("{}: {}", config.origin(), layers));
-  return read_rope(reader, spec, {.theta = theta});
-}
-
 Result<ModelSpec> read_gemma2(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_gemma(config, "gemma2", gemma_keys()));
   LOCKSTEP_TRY(spec.attention_soft_cap, read_soft_cap(config, "attn_logit_softcapping", 50.0));

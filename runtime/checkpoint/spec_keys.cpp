@@ -63,7 +63,7 @@ Result<void> read_heads(const KeyReader& config, const FamilyKeys& keys, ModelSp
 // ---- activations ----
 
 /// Activation functions by all their names in transformers (ACT2FN). Those of one group differ only in rounding.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kActivations = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kActivations = {
     {{"gelu", "gelu"},
      {"gelu_python", "gelu"},
      {"gelu_new", "gelu_tanh"},
@@ -72,6 +72,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kActivat
      {"gelu_pytorch_tanh", "gelu_tanh"},
      {"gelu_python_tanh", "gelu_tanh"},
      {"relu", "relu"},
+     {"relu2", "squared_relu"},
      {"silu", "silu"},
      {"swish", "silu"}}};
 
@@ -207,6 +208,16 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+Result<void> require_known_rope_key(std::string_view key, const json& value, const KeyReader& rope) {
+  if (value.is_null() || contains(kRopeKeys, key)) return ok();
+  return unsupported(rope, key, describe(value), "only keys of ropes that this program knows");
+}
+
+Result<void> require_known_rope_keys(const json& keys, const KeyReader& rope) {
+  for (const auto& [key, value] : keys.items()) LOCKSTEP_TRY_VOID(require_known_rope_key(key, value, rope));
+  return ok();
+}
+
 }  // namespace
 
 Error unsupported(const KeyReader& config, std::string_view key, std::string_view found, std::string_view supported) {
@@ -301,8 +312,10 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
     LOCKSTEP_TRY(const auto object, config.object(rope));
     if (!object) continue;
     for (const auto& [key, value] : config.find(rope)->items()) {
-      if (!value.is_null() && !contains(kRopeKeys, key)) {
-        return unsupported(*object, key, describe(value), "only keys of ropes that this program knows");
+      if (contains(idle, key) && value.is_object()) {  // the rope of one kind of layers
+        LOCKSTEP_TRY_VOID(require_known_rope_keys(value, *object));
+      } else {
+        LOCKSTEP_TRY_VOID(require_known_rope_key(key, value, *object));
       }
     }
   }

@@ -86,6 +86,11 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
 /// `rope_parameters`; a key inside the object overrides the one outside.
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys);
 
+/// The rotary embedding of one kind of layers in the common notation: `rope_parameters.<layers>`, overridden by
+/// `rope_scaling`, with `theta` beside it.
+Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,
+                                 const nlohmann::json* rope_scaling, Key<double> theta);
+
 /// Fails with `kUnsupported`, naming the first key of `document` that is not null, not in `read`, not in `idle` and not
 /// one of the keys that are without effect in every family.
 Result<void> require_known_keys(const nlohmann::json& document, const KeyReader& config, const KeyReader::Names& read,

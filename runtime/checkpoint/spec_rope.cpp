@@ -160,4 +160,19 @@ Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const
   return result;
 }
 
+Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,
+                                 const json* rope_scaling, Key<double> theta) {
+  json rope = json::object();
+  LOCKSTEP_TRY(const auto nested, config.object("rope_parameters"));
+  if (nested) {
+    LOCKSTEP_TRY(const auto own, nested->object(layers));
+    if (own) rope = *nested->find(layers);
+  }
+  if (rope_scaling != nullptr) rope.update(*rope_scaling);
+  json flat = {{"rope_parameters", std::move(rope)}};
+  if (const json* beside = config.find(theta.name)) flat[std::string(theta.name)] = *beside;
+  const KeyReader reader(flat, fmt::format("{}: {}", config.origin(), layers));
+  return read_rope(reader, spec, {.theta = theta});
+}
+
 }  // namespace lockstep::checkpoint

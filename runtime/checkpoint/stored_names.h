@@ -27,9 +27,9 @@ enum class Outputs {
   kQuery,        // the first nh · hd of nh · hd + 2 · kv · hd
   kKey,          // the next kv · hd
   kValue,        // the last kv · hd
-  kQueryByHead,  // [nh, 3, hd]: the first hd of each head
-  kKeyByHead,    // the second
-  kValueByHead,  // the third
+  kQueryByHead,  // [kv, nh / kv + 2, hd]: all but the last 2 · hd of each key/value head
+  kKeyByHead,    // the last but one hd
+  kValueByHead,  // the last
   kFirstHalf,
   kSecondHalf,
   kEven,

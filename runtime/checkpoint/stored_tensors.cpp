@@ -30,16 +30,17 @@ struct OutputRows {
 /// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
 std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
   const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
-  const bool fused = total == query + 2 * key, by_head = total == 3 * query, even = total % 2 == 0;
+  const bool fused = total == query + 2 * key, even = total % 2 == 0;
+  const int64_t group = spec.query_heads / spec.key_value_heads * head;  // the queries of a key/value head
   const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
   switch (outputs) {
     case Outputs::kAll: return OutputRows{0, total};
     case Outputs::kQuery: return rows_if(fused, {0, query});
     case Outputs::kKey: return rows_if(fused, {query, key});
     case Outputs::kValue: return rows_if(fused, {query + key, key});
-    case Outputs::kQueryByHead: return rows_if(by_head, {0, query, 1, head, 3 * head});
-    case Outputs::kKeyByHead: return rows_if(by_head, {head, query, 1, head, 3 * head});
-    case Outputs::kValueByHead: return rows_if(by_head, {2 * head, query, 1, head, 3 * head});
+    case Outputs::kQueryByHead: return rows_if(fused, {0, query, 1, group, group + 2 * head});
+    case Outputs::kKeyByHead: return rows_if(fused, {group, key, 1, head, group + 2 * head});
+    case Outputs::kValueByHead: return rows_if(fused, {group + head, key, 1, head, group + 2 * head});
     case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});
     case Outputs::kSecondHalf: return rows_if(even, {total / 2, total / 2});
     case Outputs::kEven: return rows_if(even, {0, total / 2, 2});

@@ -105,8 +105,13 @@ ValueId GraphBuilder::rms_norm(ValueId x, ValueId weight, double epsilon, int64_
   return add_result(Op::kRmsNorm, {x, weight}, std::move(attributes));
 }
 
-ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double epsilon) {
-  return add_result(Op::kLayerNorm, {x, weight, bias}, {{"epsilon", epsilon}});
+ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, std::optional<ValueId> bias, double epsilon,
+                                 double offset) {
+  std::vector<ValueId> operands{x, weight};
+  if (bias) operands.push_back(*bias);
+  Attributes attributes{{"epsilon", epsilon}};
+  if (offset != 0.0) attributes.emplace("offset", offset);
+  return add_result(Op::kLayerNorm, std::move(operands), std::move(attributes));
 }
 
 ValueId GraphBuilder::rope(std::vector<ValueId> operands, int64_t heads, double scale, std::string pairs) {
@@ -161,8 +166,10 @@ ValueId GraphBuilder::gated_activation(ValueId gate, ValueId up, std::string act
   return add_result(Op::kGatedActivation, {gate, up}, {{"activation", std::move(activation)}});
 }
 
-ValueId GraphBuilder::moe_route(ValueId logits, int64_t chosen) {
-  return add_result(Op::kMoeRoute, {logits}, {{"chosen", chosen}});
+ValueId GraphBuilder::moe_route(ValueId logits, int64_t chosen, std::string over) {
+  Attributes attributes{{"chosen", chosen}};
+  if (over != "chosen") attributes.emplace("over", std::move(over));
+  return add_result(Op::kMoeRoute, {logits}, std::move(attributes));
 }
 
 ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOptions& options) {

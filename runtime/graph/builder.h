@@ -84,7 +84,8 @@ class GraphBuilder {
   ValueId soft_cap(ValueId x, double cap);
   /// Applies RMS norm to each of `heads` groups of columns; the factor is weight + offset.
   ValueId rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads = 1, double offset = 0.0);
-  ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double epsilon);
+  /// The factor is weight + offset.
+  ValueId layer_norm(ValueId x, ValueId weight, std::optional<ValueId> bias, double epsilon, double offset = 0.0);
   /// Rotates pairs of each head's elements by position · frequency; cos and sin are multiplied by `scale`. `operands`
   /// are x, position, frequencies, and, where rows differ, long_frequencies, is_long, slot.
   ValueId rope(std::vector<ValueId> operands, int64_t heads, double scale, std::string pairs = "halves");
@@ -96,8 +97,9 @@ class GraphBuilder {
                     AttentionOptions options);
   ValueId activation(ValueId x, std::string activation);
   ValueId gated_activation(ValueId gate, ValueId up, std::string activation);
-  /// f32[T, E]: the softmax over the `chosen` highest logits of each row, zeros elsewhere.
-  ValueId moe_route(ValueId logits, int64_t chosen);
+  /// f32[T, E]: the softmax over the `chosen` highest logits of each row, or their shares of the softmax `over` "all";
+  /// zeros elsewhere.
+  ValueId moe_route(ValueId logits, int64_t chosen, std::string over = "chosen");
   /// f32[roots, T, d]; `operands` are x, route, gate, up, down and, if there are any, their three biases.
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);

@@ -299,7 +299,7 @@ Result<void> check_attention(OperationUse& use) {
 }
 
 Result<void> check_activation(OperationUse& use) {
-  return check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "relu"});
+  return check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"});
 }
 
 Result<void> check_gated_activation(OperationUse& use) {
@@ -323,8 +323,10 @@ Result<void> check_soft_cap(OperationUse& use) {
 
 Result<void> check_moe_route(OperationUse& use) {
   const int64_t chosen = use.node.integer("chosen");
-  if (chosen >= 1 && chosen <= use.symbols.size("E")) return ok();
-  return attribute_misfit("chosen", chosen, fmt::format("1 to {} experts", use.symbols.size("E")));
+  if (chosen < 1 || chosen > use.symbols.size("E")) {
+    return attribute_misfit("chosen", chosen, fmt::format("1 to {} experts", use.symbols.size("E")));
+  }
+  return use.node.has("over") ? check_one_of(use, "over", {"chosen", "all"}) : ok();
 }
 
 /// Checks the local experts against the rows of their weights.

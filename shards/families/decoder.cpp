@@ -33,8 +33,8 @@ ValueId post_norm_layer(StepBuilder& step, ValueId x, int64_t layer) {
 
 ValueId parallel_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {
   const ValueId attention_in = step.norm(x, layer_name(layer, kInputNorm));
-  const ValueId mlp_in =
-      layout == Layout::kParallelOneNorm ? attention_in : step.norm(x, layer_name(layer, kSecondNorm));
+  const bool one_norm = layout == Layout::kParallelOneNorm || step.spec().shared_norm;
+  const ValueId mlp_in = one_norm ? attention_in : step.norm(x, layer_name(layer, kSecondNorm));
   return add(step, x, step.attention_plus_mlp(attention_in, mlp_in, layer));
 }
 

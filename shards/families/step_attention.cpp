@@ -78,6 +78,17 @@ ValueId StepBuilder::head_norm(ValueId x, const std::string& name, int64_t heads
                          norm_ == Norm::kRmsPlusOne ? 1.0 : 0.0);
 }
 
+ValueId StepBuilder::norm_across_heads(ValueId all, const std::string& name, Range own) {
+  const int64_t width = graph_.type_of(all).shape[1];
+  const ValueId normed = graph_.rms_norm(all, whole_weight(name, {width}), spec_.norm_epsilon);
+  return own.size() == width ? normed : graph_.columns(normed, own);
+}
+
+ValueId StepBuilder::gathered_norm(ValueId own_heads, const std::string& name, Range own, std::vector<int64_t> parts) {
+  return norm_across_heads(partition_.ranks() > 1 ? graph_.all_gather(own_heads, std::move(parts)) : own_heads, name,
+                           own);
+}
+
 /// A window at least as long as every sequence is no window.
 int64_t StepBuilder::window_of(int64_t layer) const {
   const int64_t window = spec_.window(layer);
@@ -118,6 +129,14 @@ std::vector<int64_t> StepBuilder::query_columns() const {
   return columns;
 }
 
+std::vector<int64_t> StepBuilder::key_columns() const {
+  std::vector<int64_t> columns;
+  for (const partition::RankPart& part : partition_.parts) {
+    columns.push_back(part.heads.key_value.size() * spec_.head_dim);
+  }
+  return columns;
+}
+
 ValueId StepBuilder::queries_of_all(ValueId q) { return is_over_batch() ? graph_.all_gather(q, query_columns()) : q; }
 
 /// The weights or biases (`kind`) of the rows that this rank computes of k's projection and v's, one after the other.
@@ -145,7 +164,8 @@ std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string
   const Shape whole{width, spec_.hidden_size};
   if (!partition_.gathers_key_values()) {
     const Bias bias = bias_if(spec_.attention_bias);
-    const ValueId k = column_parallel(x, prefix + "k_proj", own, whole, bias);
+    ValueId k = column_parallel(x, prefix + "k_proj", own, whole, bias);
+    if (spec_.norm_across_heads) k = gathered_norm(k, prefix + "k_norm.weight", own, key_columns());
     return {k, column_parallel(x, prefix + "v_proj", own, whole, bias)};
   }
   std::optional<ValueId> bias;
@@ -155,7 +175,9 @@ std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string
   std::vector<int64_t> parts;
   for (const partition::RankPart& part : partition_.parts) parts.push_back(part.key_value_rows.size());
   const ValueId all = graph_.all_gather(pieces, std::move(parts));
-  const ValueId k = graph_.columns(all, own);
+  const ValueId k = spec_.norm_across_heads
+                        ? norm_across_heads(graph_.columns(all, {0, width}), prefix + "k_norm.weight", own)
+                        : graph_.columns(all, own);
   return {k, graph_.columns(all, {width + own.begin, width + own.end})};
 }
 
@@ -172,7 +194,11 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
     queries = head_norm(queries, prefix + "q_norm.weight", own.query.size());
     keys = head_norm(keys, prefix + "k_norm.weight", own.key_value.size());
   };
-  if (spec_.query_key_norm && !spec_.norm_after_rope) norm_heads(q, k);
+  if (spec_.norm_across_heads) {  // those of k: in key_values
+    q = gathered_norm(q, prefix + "q_norm.weight", query, query_columns());
+  } else if (spec_.query_key_norm && !spec_.norm_after_rope) {
+    norm_heads(q, k);
+  }
   graph::AttentionOptions options = attention_options(layer, prefix);
   if (options.pinned > 0) options.pinned_q = q;
   if (spec_.has_rope(layer)) {

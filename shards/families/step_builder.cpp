@@ -101,6 +101,9 @@ ValueId StepBuilder::norm(ValueId x, const std::string& name) {
     case Norm::kRms: return graph_.rms_norm(x, weights, spec_.norm_epsilon);
     case Norm::kRmsPlusOne: return graph_.rms_norm(x, weights, spec_.norm_epsilon, /*heads=*/1, /*offset=*/1.0);
     case Norm::kLayer: return graph_.layer_norm(x, weights, whole_weight(name + ".bias", whole), spec_.norm_epsilon);
+    case Norm::kLayerNoBias: return graph_.layer_norm(x, weights, std::nullopt, spec_.norm_epsilon);
+    case Norm::kLayerPlusOne:
+      return graph_.layer_norm(x, weights, whole_weight(name + ".bias", whole), spec_.norm_epsilon, /*offset=*/1.0);
   }
   return x;
 }

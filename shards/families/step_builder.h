@@ -20,8 +20,9 @@
 
 namespace lockstep::families {
 
-/// The norm of a family: root mean square times w or 1 + w, or mean and variance.
-enum class Norm { kRms, kRmsPlusOne, kLayer };
+/// The norm of a family: root mean square times w or 1 + w; or mean and variance, times w, plus a bias or none, or
+/// times 1 + w.
+enum class Norm { kRms, kRmsPlusOne, kLayer, kLayerNoBias, kLayerPlusOne };
 
 /// Which embeddings of a step the scale is applied to: those of ids, or the given ones of a prompt as well.
 enum class Scaled { kOfIds, kAll };
@@ -89,6 +90,11 @@ class StepBuilder {
   /// The rows' positions, clamped; made once for all layers.
   graph::ValueId position_up_to(int64_t most);
   graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
+  /// Norms `all` heads of all ranks as one row, and keeps the columns `own`.
+  graph::ValueId norm_across_heads(graph::ValueId all, const std::string& name, Range own);
+  /// Norms this rank's heads `own` across all ranks' heads; `parts`: the columns of each rank.
+  graph::ValueId gathered_norm(graph::ValueId own_heads, const std::string& name, Range own,
+                               std::vector<int64_t> parts);
   graph::AttentionOptions attention_options(int64_t layer, const std::string& prefix);
   /// This rank's key/value heads of k and of v: own products, or columns of pieces that the ranks gather.
   std::pair<graph::ValueId, graph::ValueId> key_values(graph::ValueId x, const std::string& prefix);
@@ -100,6 +106,7 @@ class StepBuilder {
   /// dt[T, all query heads]: each rank's heads of all rows.
   graph::ValueId queries_of_all(graph::ValueId q);
   std::vector<int64_t> query_columns() const;
+  std::vector<int64_t> key_columns() const;
   /// Appends k and v to the layer's cache and attends with q: this rank's query heads of all rows.
   graph::ValueId attend(graph::ValueId q, graph::ValueId k, graph::ValueId v, int64_t layer,
                         graph::AttentionOptions options);

@@ -49,10 +49,11 @@ StepBuilder::Partial StepBuilder::experts_partial(ValueId x, const std::string& 
   if (spec_.mlp_bias) router_bias = whole_weight(prefix + "router.bias", {spec_.experts});
   const ValueId scores =
       graph_.linear(x, whole_weight(prefix + "router.weight", {spec_.experts, hidden}), router_bias, DType::kFloat32);
-  std::vector<ValueId> operands{x, graph_.moe_route(scores, spec_.experts_per_token),
-                                expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
-                                expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
-                                expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
+  std::vector<ValueId> operands{
+      x, graph_.moe_route(scores, spec_.experts_per_token, spec_.routes_sum_to_one ? "chosen" : "all"),
+      expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
+      expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
+      expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
   if (spec_.mlp_bias) {
     operands.push_back(expert_weights(prefix, "gate_proj.bias", {spec_.intermediate_size}, {columns}));
     operands.push_back(expert_weights(prefix, "up_proj.bias", {spec_.intermediate_size}, {columns}));

@@ -43,8 +43,9 @@ std::string why_not(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks
       const std::string batch = why_not_batch(ranks, slots);
       return batch.empty() ? why_not_gathered(spec, ranks) : batch;
     }
-    case GqaMode::kAuto:
-    case GqaMode::kReplicated: return "";
+    case GqaMode::kReplicated:
+      return shared > 0 && spec.norm_across_heads ? "found a norm across all key heads, expected one of each head" : "";
+    case GqaMode::kAuto: return "";
   }
   return "";
 }
@@ -66,7 +67,15 @@ Result<GqaChoice> choose_gqa(GqaMode wanted, const checkpoint::ModelSpec& spec, 
                              std::optional<int64_t> slots) {
   LOCKSTEP_TRY(const std::vector<RankHeads> split, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   const int64_t shared = count_shared(split, spec.key_value_heads);
-  const GqaMode usual = shared == 0 ? GqaMode::kHeads : GqaMode::kReplicated;
+  const bool gathers = shared > 0 && spec.norm_across_heads;
+  if (const std::string none = why_not_gathered(spec, ranks); gathers && !none.empty()) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[shards/partition] cannot divide key/value heads that are normed together: {}; start "
+                             "fewer ranks",
+                             none)};
+  }
+  const GqaMode shared_mode = gathers ? GqaMode::kAllGather : GqaMode::kReplicated;
+  const GqaMode usual = shared == 0 ? GqaMode::kHeads : shared_mode;
   std::string reason = why_not(wanted, spec, ranks, shared, slots);
   const bool is_usual = wanted == GqaMode::kAuto || wanted == GqaMode::kReplicated || !reason.empty();
   return GqaChoice{is_usual ? usual : wanted, std::move(reason)};

@@ -30,7 +30,9 @@ struct GqaChoice {
 };
 
 /// The mode for the heads of `spec` over `ranks` with `slots` sequences (none: as many as the mode wants). Auto is
-/// heads where no head is shared, else replicated; what cannot be had becomes the same. Pure. Fails as `split_heads`.
+/// heads where no head is shared, else replicated; what cannot be had becomes the same. Where keys are normed across
+/// heads, shared heads are always gathered (as in auto). Pure. Fails as `split_heads`, and with `kUnsupported` where
+/// heads must be gathered and there are fewer rows than ranks.
 Result<GqaChoice> choose_gqa(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks,
                              std::optional<int64_t> slots);
 

@@ -22,11 +22,13 @@ int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
 }  // namespace
 
 void Compiler::lower_moe_route(const Node& node) {
+  const bool is_over_all = node.has("over") && node.text("over") == "all";
   add_shared([logits = operand(node, 0), dst = result(node), chosen = node.integer("chosen"),
-              route = kernels_.route](Part part) {
+              over = is_over_all ? RouteOver::kAll : RouteOver::kChosen, route = kernels_.route](Part part) {
     const Share share = share_of(dst.used_rows(), part);
     for (int64_t row = share.begin; row < share.end; ++row) {
-      route(reinterpret_cast<const float*>(logits.at(row)), reinterpret_cast<float*>(dst.at(row)), dst.columns, chosen);
+      route(reinterpret_cast<const float*>(logits.at(row)), reinterpret_cast<float*>(dst.at(row)), dst.columns, chosen,
+            over);
     }
   });
 }

@@ -52,12 +52,13 @@ void Compiler::lower_lookup(const Node& node) {
 Compiler::RowWork Compiler::row_work(const Node& node) const {
   const Tensor x = operand(node, 0), w = operand(node, 1), like = result(node);
   const double epsilon = node.number("epsilon");
+  const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
   if (node.op == graph::Op::kLayerNorm) {
-    return [=, b = operand(node, 2), layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
-      layer_norm(x.const_row(row), w.const_row(0), b.const_row(0), {dst, like.dtype}, like.columns, epsilon);
+    const ConstRow bias = node.operands.size() > 2 ? operand(node, 2).const_row(0) : ConstRow{nullptr, like.dtype};
+    return [=, layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
+      layer_norm(x.const_row(row), w.const_row(0), bias, {dst, like.dtype}, like.columns, epsilon, offset);
     };
   }
-  const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
   return [=, dtype = like.dtype, rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
     rms_norm(x.const_row(row), w.const_row(0), {dst, dtype}, w.columns, epsilon, offset);
   };

@@ -26,10 +26,11 @@ const void* after(const void* begin, int64_t bytes) {
 Norm Lowering::norm_of(const Node& norm) const {
   const bool has_offset = norm.has("offset") && norm.number("offset") != 0.0;
   return {.weight = operand(norm, 1).data(),
-          .bias = norm.op == Op::kLayerNorm ? operand(norm, 2).data() : nullptr,
+          .bias = norm.op == Op::kLayerNorm && norm.operands.size() > 2 ? operand(norm, 2).data() : nullptr,
           .epsilon = static_cast<float>(norm.number("epsilon")),
           .offset = has_offset ? static_cast<float>(norm.number("offset")) : 0.0f,
-          .has_offset = has_offset};
+          .has_offset = has_offset,
+          .has_mean = norm.op == Op::kLayerNorm};
 }
 
 /// The operation of an elementwise node, without its second operand.

@@ -140,7 +140,8 @@ void Lowering::lower_route(const Node& node) {
                                    .x_stride = x.stride,
                                    .rows = rows_of(x),
                                    .experts = static_cast<int32_t>(x.columns),
-                                   .chosen = static_cast<int32_t>(node.integer("chosen"))};
+                                   .chosen = static_cast<int32_t>(node.integer("chosen")),
+                                   .is_over_all = node.has("over") && node.text("over") == "all"};
   constexpr int64_t kWarps = kRouteThreads / 32;
   emit("route", parameters, (x.rows + kWarps - 1) / kWarps);
 }

@@ -157,14 +157,18 @@ std::vector<int64_t> highest(const float* row, int64_t columns, int64_t chosen) 
 Result<void> moe_route(const Call& call, const Environment&) {
   const Tensor& logits = call.operands[0];
   const int64_t experts = logits.columns();
+  const bool is_over_all = call.node.has("over") && call.node.text("over") == "all";
   std::fill_n(call.result->floats(), call.result->elements(), 0.0f);
   for (int64_t t = 0; t < logits.rows(); ++t) {
     const float* row = logits.floats() + t * experts;
     const std::vector<int64_t> chosen = highest(row, experts, call.node.integer("chosen"));
     std::vector<float> scores;
     for (const int64_t e : chosen) scores.push_back(row[e]);
-    const auto count = static_cast<int64_t>(chosen.size());
-    std::vector<float> shares(chosen.size());
+    for (int64_t e = 0; is_over_all && e < experts; ++e) {
+      if (!std::isnan(row[e]) && std::ranges::find(chosen, e) == chosen.end()) scores.push_back(row[e]);
+    }
+    const auto count = static_cast<int64_t>(scores.size());
+    std::vector<float> shares(scores.size());
     LOCKSTEP_TRY_VOID(aten::softmax_rows(aten::dense(scores.data(), 1, count), aten::dense(shares.data(), 1, count)));
     for (size_t i = 0; i < chosen.size(); ++i) call.result->floats()[t * experts + chosen[i]] = shares[i];
   }

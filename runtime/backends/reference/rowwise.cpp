@@ -11,11 +11,13 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
   if (name == "silu") return aten::silu(x, dst);
   if (name == "gelu") return aten::gelu(x, aten::GeluForm::kExact, dst);
   if (name == "gelu_tanh") return aten::gelu(x, aten::GeluForm::kTanh, dst);
-  LOCKSTEP_CHECK(name == "relu", name);
+  const bool is_squared = name == "squared_relu";
+  LOCKSTEP_CHECK(is_squared || name == "relu", name);
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t i = 0; i < x.columns; ++i) {
       const float v = x.data[r * x.row_stride + i];
-      dst.data[r * dst.row_stride + i] = v < 0 ? 0.0f : v;  // keeps NaN
+      const float part = v < 0 ? 0.0f : v;  // keeps NaN
+      dst.data[r * dst.row_stride + i] = is_squared ? part * part : part;
     }
   }
   return ok();
@@ -43,7 +45,8 @@ Result<void> rms_norm(const Call& call, const Environment&) {
 Result<void> layer_norm(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const float* weight = call.operands[1].floats();
-  const float* bias = call.operands[2].floats();
+  const float* bias = call.operands.size() > 2 ? call.operands[2].floats() : nullptr;
+  const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
   const int64_t width = x.columns();
   const auto epsilon = static_cast<float>(call.node.number("epsilon"));
   for (int64_t r = 0; r < x.rows(); ++r) {
@@ -55,7 +58,9 @@ Result<void> layer_norm(const Call& call, const Environment&) {
     float squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += (src[i] - mean) * (src[i] - mean);
     const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) dst[i] = weight[i] * ((src[i] - mean) / root) + bias[i];
+    for (int64_t i = 0; i < width; ++i) {
+      dst[i] = (weight[i] + offset) * ((src[i] - mean) / root) + (bias != nullptr ? bias[i] : 0.0f);
+    }
   }
   return ok();
 }

@@ -181,6 +181,15 @@ TEST_P(DenseOperations, NormaliseRowsByTheirMeanAndVariance) {
   }
 }
 
+TEST_P(DenseOperations, NormaliseRowsWithoutABiasOrWithAnOffset) {
+  CaseBuilder b(header(/*rows=*/4));
+  const ValueId x = b.input("x", random({4, 33}, 1, /*scale=*/3));
+  const ValueId w = b.weight("w", random({33}, 2, /*scale=*/2));
+  b.builder.output("no_bias", b.builder.layer_norm(x, w, std::nullopt, 1e-5));
+  b.builder.output("offset", b.builder.layer_norm(x, w, b.weight("b", random({33}, 3)), 1e-5, /*offset=*/1.0));
+  expect_case_conforms(std::move(b).finish());
+}
+
 TEST_P(DenseOperations, NormaliseRowsFarFromZeroByWhatDiffersInThem) {
   CaseBuilder b(header(/*rows=*/1));
   std::vector<double> far;
@@ -214,7 +223,7 @@ TEST_P(DenseOperations, GateWithSeparateAndPackedOperands) {
 }
 
 TEST_P(DenseOperations, ActivateWithEveryFunction) {
-  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu"}) {
+  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
     for (const double scale : {2.0, 12.0}) {
       SCOPED_TRACE(testing::Message() << name << " up to " << scale);
       CaseBuilder b(header(/*rows=*/3));

@@ -37,6 +37,15 @@ TEST_P(Routes, AreTheSoftmaxOverTheChosenOnly) {
   }
 }
 
+TEST_P(Routes, AreSharesOfTheSoftmaxOverAll) {
+  for (const auto& [experts, chosen] : {std::pair{1, 1}, {4, 2}, {8, 8}, {33, 4}, {130, 7}}) {
+    CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 9, .slots = 1});
+    const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {9, experts}}, 4, /*scale=*/6));
+    b.builder.output("y", b.builder.moe_route(logits, chosen, /*over=*/"all"));
+    expect_conforms(GetParam(), std::move(b).finish(), tolerance_of(DType::kFloat32));
+  }
+}
+
 /// A layer of experts and how it is divided.
 struct Layer {
   int64_t rows = 5;

@@ -152,8 +152,9 @@ void layer_norm(Rank& rank, const graph::Node& node) {
     for (int64_t i = 0; i < x.columns(); ++i) mean += x.at(r, i) / width;
     for (int64_t i = 0; i < x.columns(); ++i) variance += (x.at(r, i) - mean) * (x.at(r, i) - mean) / width;
     for (int64_t i = 0; i < x.columns(); ++i) {
-      y.at(r, i) = rank.operand(node, 1).at(0, i) * (x.at(r, i) - mean) / std::sqrt(variance + node.number("epsilon")) +
-                   rank.operand(node, 2).at(0, i);
+      const double factor = rank.operand(node, 1).at(0, i) + (node.has("offset") ? node.number("offset") : 0.0);
+      const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, i) : 0.0;
+      y.at(r, i) = factor * (x.at(r, i) - mean) / std::sqrt(variance + node.number("epsilon")) + bias;
     }
   }
 }
@@ -165,8 +166,10 @@ double activated(const std::string& name, double v) {
     const double inner = std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v);
     return 0.5 * v * (1.0 + std::tanh(inner));
   }
+  const double part = std::isnan(v) ? v : std::max(v, 0.0);
+  if (name == "squared_relu") return part * part;
   LOCKSTEP_CHECK(name == "relu", name);
-  return std::isnan(v) ? v : std::max(v, 0.0);
+  return part;
 }
 
 void activation(Rank& rank, const graph::Node& node) {

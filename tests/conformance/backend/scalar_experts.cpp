@@ -67,7 +67,11 @@ void moe_route(Rank& rank, const graph::Node& node) {
       chosen.push_back(best);
     }
     double total = 0;
-    for (const int64_t e : chosen) total += std::exp(logits.at(t, e) - logits.at(t, chosen[0]));
+    if (node.has("over") && node.text("over") == "all") {
+      for (int64_t e = 0; e < logits.columns(); ++e) total += std::exp(logits.at(t, e) - logits.at(t, chosen[0]));
+    } else {
+      for (const int64_t e : chosen) total += std::exp(logits.at(t, e) - logits.at(t, chosen[0]));
+    }
     for (const int64_t e : chosen) route.at(t, e) = std::exp(logits.at(t, e) - logits.at(t, chosen[0])) / total;
   }
 }

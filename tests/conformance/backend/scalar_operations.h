@@ -64,7 +64,7 @@ void gated_activation(Rank& rank, const graph::Node& node);
 void columns(Rank& rank, const graph::Node& node);
 void select_rows(Rank& rank, const graph::Node& node);
 void first_rows(Rank& rank, const graph::Node& node);
-/// silu, gelu, gelu_tanh or relu of v.
+/// silu, gelu, gelu_tanh, relu or squared_relu of v.
 double activated(const std::string& name, double v);
 
 // scalar_attention.cpp

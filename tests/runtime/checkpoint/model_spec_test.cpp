@@ -141,6 +141,7 @@ TEST(ParseSpec, KnowsActivationsByAllTheirNames) {
       {"relu", "relu"},           {"gelu", "gelu"},
       {"gelu_python", "gelu"},    {"gelu_new", "gelu_tanh"},
       {"gelu_fast", "gelu_tanh"}, {"gelu_pytorch_tanh", "gelu_tanh"},
+      {"relu2", "squared_relu"},
   };
   for (const auto& [name, function] : cases) {
     EXPECT_EQ(parse(with("hidden_act", name)).value().activation, function) << name;

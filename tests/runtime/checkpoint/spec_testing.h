@@ -65,4 +65,29 @@ inline void expect_refusals(const nlohmann::json& config, const std::vector<Refu
   }
 }
 
+/// The keys of every published config, beside those of `smallest`.
+inline nlohmann::json whole(const std::string& model_type, const nlohmann::json& own) {
+  const nlohmann::json common = {{"architectures", {"AnyForCausalLM"}},
+                                 {"attention_dropout", 0.0},
+                                 {"bos_token_id", 1},
+                                 {"eos_token_id", 2},
+                                 {"hidden_act", "silu"},
+                                 {"initializer_range", 0.02},
+                                 {"max_position_embeddings", 4096},
+                                 {"num_key_value_heads", 2},
+                                 {"tie_word_embeddings", false},
+                                 {"torch_dtype", "bfloat16"},
+                                 {"transformers_version", "4.52.0"},
+                                 {"use_cache", true}};
+  return with(with(smallest(model_type), common), own);
+}
+
+/// Checks that `config` is read, and that a further key is refused unless it is null.
+inline void expect_knows_these_keys_only(const nlohmann::json& config) {
+  const auto spec = parse(config);
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  EXPECT_TRUE(parse(with(config, {{"mystery", nullptr}})).has_value());
+  expect_refusals(config, {{{{"mystery", 2}}, kUnsupported, "mystery: found 2, expected only keys that"}});
+}
+
 }  // namespace lockstep::checkpoint

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = columns(%x) begin=2 end=7 : f32[4,5]", "found 2:7, expected a range of 0:6"},
         BadStatement{"%0 = columns(%x) begin=3 end=2 : f32[4,1]", "found 3:2"},
         BadStatement{"%0 = gated_activation(%x, %x) activation=\"tanh\" : f32[4,6]",
-                     "attribute activation: found tanh, expected silu, gelu, gelu_tanh, relu"},
+                     "attribute activation: found tanh, expected silu, gelu, gelu_tanh, relu, squared_relu"},
         BadStatement{"%0 = all_gather(%x) parts=[6] : f32[4,6]", "attribute parts: found 1 parts, expected 2"},
         BadStatement{"%0 = all_gather(%x) parts=[6,5] : f32[4,11]", "found 5 for rank 1, expected 6"},
         BadStatement{"%0 = all_gather(%x) parts=[-1,6] : f32[4,5]", "attribute parts: found -1"},
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = clamp_positions(%ids) most=-1 : i32[4]", "attribute most: found -1, expected 0 or more"},
         BadStatement{"%0 = clamp_positions(%x) most=1 : i32[4]", "operand 0 (position)"},
         BadStatement{"%0 = activation(%x) activation=\"swish\" : f32[4,6]",
-                     "attribute activation: found swish, expected silu, gelu, gelu_tanh, relu"}));
+                     "attribute activation: found swish, expected silu, gelu, gelu_tanh, relu, squared_relu"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Drafts, StatementRules,
@@ -221,6 +221,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "attribute chosen: found 0, expected 1 to 5 experts"},
         BadStatement{"%logits = input : f32[4,5]\n %0 = moe_route(%logits) chosen=6 : f32[4,5]",
                      "attribute chosen: found 6"},
+        BadStatement{"%logits = input : f32[4,5]\n %0 = moe_route(%logits) chosen=2 over=\"none\" : f32[4,5]",
+                     "attribute over: found none, expected chosen, all"},
         BadStatement{"%0 = moe_route(%b) chosen=1 : f32[4,6]", "operand 0 (logits)"},
         BadStatement{experts(20, kDown, "first_expert=0 experts=5 activation=\"relu\" " + kColumns),
                      "attribute activation: found relu, expected silu, gelu, gelu_tanh, clamped_swiglu"},

@@ -62,6 +62,20 @@ TEST(ChooseGqa, FallsFromAllGatherToHeadsThenToReplicated) {
   EXPECT_THAT(replicated.why_not, HasSubstr("found 4 rows of k and v, expected at least 8"));
 }
 
+TEST(ChooseGqa, GathersSharedHeadsThatAreNormedTogether) {
+  checkpoint::ModelSpec spec = spec_of(8, 2);
+  spec.query_key_norm = spec.norm_across_heads = true;
+  EXPECT_EQ(choose_gqa(GqaMode::kAuto, spec, 4, std::nullopt).value(), (GqaChoice{GqaMode::kAllGather, ""}));
+  const GqaChoice replicated = choose_gqa(GqaMode::kReplicated, spec, 4, std::nullopt).value();
+  EXPECT_EQ(replicated.mode, GqaMode::kAllGather);
+  EXPECT_THAT(replicated.why_not, HasSubstr("found a norm across all key heads"));
+  EXPECT_EQ(choose_gqa(GqaMode::kAuto, spec, 2, std::nullopt).value().mode, GqaMode::kHeads);
+  spec.head_dim = 1;
+  const auto too_few = choose_gqa(GqaMode::kAuto, spec, 8, std::nullopt);
+  ASSERT_TRUE(too_few.has_error());
+  EXPECT_EQ(too_few.error().kind, ErrorKind::kUnsupported);
+}
+
 TEST(MakePartition, DividesTheRowsOfGatheredKeysAndValuesEvenly) {
   const checkpoint::ModelSpec spec = spec_of(9, 3);
   const auto divided = [&](GqaMode gqa) {

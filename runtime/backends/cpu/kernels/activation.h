@@ -46,6 +46,13 @@ struct Relu {
   LOCKSTEP_LANES_INLINE Lanes of(Lanes x) { return larger(zero(), x); }
 };
 
+struct SquaredRelu {
+  LOCKSTEP_LANES_INLINE Lanes of(Lanes x) {
+    const Lanes part = Relu::of(x);
+    return part * part;
+  }
+};
+
 template <typename Kind>
 LOCKSTEP_LANES_INLINE Lanes gated(TypeTag<Kind>, const Activation&, Lanes gate, Lanes up) {
   return Kind::of(gate) * up;
@@ -63,7 +70,8 @@ LOCKSTEP_LANES_INLINE void with_plain(ActivationKind kind, Function function) {
   if (kind == ActivationKind::kSilu) return function(TypeTag<Silu>{});
   if (kind == ActivationKind::kGelu) return function(TypeTag<Gelu>{});
   if (kind == ActivationKind::kGeluTanh) return function(TypeTag<GeluTanh>{});
-  function(TypeTag<Relu>{});
+  if (kind == ActivationKind::kRelu) return function(TypeTag<Relu>{});
+  function(TypeTag<SquaredRelu>{});
 }
 
 template <typename Function>
@@ -130,7 +138,18 @@ static void add_routed(const RoutedTile& tile) {
   }
 }
 
-static void route(const float* logits, float* dst, int64_t count, int64_t chosen) {
+/// Σ e^(logit − most), without logits that are no numbers.
+static float sum_of_exponentials(const float* logits, int64_t count, float most) {
+  Lanes sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    Lanes weight = exp(read<float>(reinterpret_cast<const std::byte*>(logits), i, count - i) - splat(most));
+    if (count - i < kLanes) weight = first_of(weight, static_cast<int>(count - i), zero());
+    sum = sum + larger(weight, zero());
+  }
+  return sum_of(sum);
+}
+
+static void route(const float* logits, float* dst, int64_t count, int64_t chosen, RouteOver over) {
   for (int64_t i = 0; i < count; ++i) dst[i] = -__builtin_inff();
   // Takes all entries before (bound, after) in the order "higher first, then the lower index".
   float bound = __builtin_inff(), most = -__builtin_inff();
@@ -155,7 +174,7 @@ static void route(const float* logits, float* dst, int64_t count, int64_t chosen
     sum = sum + weight;
     write<float>(reinterpret_cast<std::byte*>(dst), i, weight, n);
   }
-  const Lanes total = splat(sum_of(sum));
+  const Lanes total = splat(over == RouteOver::kAll ? sum_of_exponentials(logits, count, most) : sum_of(sum));
   for (int64_t i = 0; i < count; i += kLanes) {
     const Lanes share = read<float>(reinterpret_cast<const std::byte*>(dst), i, count - i) / total;
     write<float>(reinterpret_cast<std::byte*>(dst), i, share, count - i);

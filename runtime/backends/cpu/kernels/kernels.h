@@ -115,12 +115,15 @@ using TiledFunction = void (*)(const TiledRows&);
 
 /// The activation functions between two products. `kClampedSwiglu` (gpt-oss) exists only gated, with `limit` and
 /// `alpha`.
-enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
+enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 struct Activation {
   ActivationKind kind = ActivationKind::kSilu;
   float limit = 0.0f;
   float alpha = 0.0f;
 };
+
+/// The softmax whose shares are routes.
+enum class RouteOver { kChosen, kAll };
 
 /// Rounds activation(gate + bias) · (up + bias) of a tile of sums into rows of a tensor.
 struct GatedTile {
@@ -236,7 +239,7 @@ struct Kernels {
   /// x, w and dst have one type.
   void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, float offset);
   /// dst = w · (x − mean) / sqrt(variance + epsilon) + b. All four have one type.
-  void (*layer_norm)(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon);
+  void (*layer_norm)(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon, float offset);
   /// dst = activation(x). Both have one type.
   void (*activate)(Activation activation, ConstRow x, Row dst, int64_t count);
   /// dst = activation(gate) · up. All three have one type.
@@ -245,7 +248,7 @@ struct Kernels {
   void (*add_routed)(const RoutedTile&);
   /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. NaN is never
   /// chosen; if no entry can be chosen, all of dst is NaN.
-  void (*route)(const float* logits, float* dst, int64_t count, int64_t chosen);
+  void (*route)(const float* logits, float* dst, int64_t count, int64_t chosen, RouteOver over);
   /// Rotates one head; elements from `rotated` on are copied. `rope_halves` rotates pairs (i, i + rotated / 2) by
   /// cosines and sines [rotated / 2]; `rope_neighbours` rotates pairs (2i, 2i + 1) by cosines and sines [rotated]: each
   /// cosine twice, each sine first negated, then unchanged.

@@ -91,7 +91,7 @@ static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsi
 }
 
 /// The mean is computed in two passes: the second one over the residuals removes the rounding error of the first.
-static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon) {
+static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon, float offset) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
     const float per_element = 1.0f / static_cast<float>(count);
@@ -113,7 +113,9 @@ static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t coun
     const Lanes factor = splat(1.0f / __builtin_sqrtf(variance + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {
       const Lanes value = (read<T>(x.data, i, count - i) - centre - splat(shift)) * factor;
-      write<T>(dst.data, i, fma(value, read<T>(w.data, i, count - i), read<T>(b.data, i, count - i)), count - i);
+      const Lanes weight = read<T>(w.data, i, count - i) + splat(offset);
+      const Lanes bias = b.data != nullptr ? read<T>(b.data, i, count - i) : zero();
+      write<T>(dst.data, i, fma(value, weight, bias), count - i);
     }
   });
 }

@@ -27,6 +27,7 @@ LOCKSTEP_DEVICE float gelu_of(float x) {
 LOCKSTEP_DEVICE float activate(int32_t kind, float x) {
   if (kind == kSilu) return divide(x, plus(1.0f, exp_of(-x)));
   if (kind == kRelu) return larger(0.0f, x);
+  if (kind == kSquaredRelu) return times(larger(0.0f, x), larger(0.0f, x));
   if (kind == kGelu) return gelu_of(x);
   // x/2 · (1 + tanh(u)) with u = √(2/π) · (x + 0.044715 x³), written as x / (1 + e^−2u).
   const float cubic = times(x, madd(0.044715f, times(x, x), 1.0f));

@@ -228,6 +228,14 @@ LOCKSTEP_KERNEL(route, RouteParameters, kRouteThreads) {
     if (lane == at % kWarpLanes) y[at] = weight;
     sync_warp();
   }
+  if (p.is_over_all != 0) {
+    sum = 0.0f;
+    for (int expert = lane; expert < p.experts; expert += kWarpLanes) {
+      const float weight = exp_of(plus(x[expert], -highest));
+      if (weight == weight) sum = plus(sum, weight);  // a NaN has no share
+    }
+    for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) sum = plus(sum, shuffle_xor(sum, mask));
+  }
   for (int expert = lane; expert < p.experts; expert += kWarpLanes) {
     y[expert] = y[expert] < 0.0f ? 0.0f : divide(y[expert], sum);
   }

@@ -36,7 +36,7 @@ LOCKSTEP_DEVICE void rms_norm_row(const Norm& norm, int columns, Read read, Writ
   }
 }
 
-/// w · (x − mean) / sqrt(variance + epsilon) + b.
+/// (w + offset) · (x − mean) / sqrt(variance + epsilon) + b.
 template <typename Rows, typename Read, typename Write>
 LOCKSTEP_DEVICE void layer_norm_row(const Norm& norm, int columns, Read read, Write write, NormShared& shared) {
   using Element = typename Rows::Element;
@@ -52,8 +52,8 @@ LOCKSTEP_DEVICE void layer_norm_row(const Norm& norm, int columns, Read read, Wr
   const float variance = divide(block_sum(squares, shared.squares), count);
   const float root = square_root(plus(variance, norm.epsilon));
   for (int i = thread_index(); i < columns; i += thread_count()) {
-    const float weight = Rows::read(static_cast<const Element*>(norm.weight)[i]);
-    const float bias = Rows::read(static_cast<const Element*>(norm.bias)[i]);
+    const float weight = plus(Rows::read(static_cast<const Element*>(norm.weight)[i]), norm.offset);
+    const float bias = norm.bias == nullptr ? 0.0f : Rows::read(static_cast<const Element*>(norm.bias)[i]);
     write(i, plus(times(weight, divide(plus(read(i), -mean), root)), bias));
   }
 }

@@ -88,7 +88,7 @@ LOCKSTEP_DEVICE void norm_rows(const FewBlock<Rows>& block) {
     Element* to = block.x + row * block.row_stride;
     const auto read = [&](int i) { return x == nullptr ? 0.0f : Rows::read(x[i]); };
     const auto write = [&](int i, float value) { to[i] = Rows::write(value); };
-    if (p.norm.bias == nullptr) {
+    if (p.norm.has_mean == 0) {
       rms_norm_row<Rows>(p.norm, p.columns, read, write, block.shared.norms[row]);
     } else {
       layer_norm_row<Rows>(p.norm, p.columns, read, write, block.shared.norms[row]);

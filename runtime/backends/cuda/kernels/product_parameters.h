@@ -145,7 +145,8 @@ struct ProductInt8Parameters {
 
 // Experts
 
-/// route: the softmax over the `chosen` highest of a row, zeros elsewhere. A warp is a row.
+/// route: the softmax over the `chosen` highest of a row, or their shares of the softmax over all; zeros elsewhere. A
+/// warp is a row.
 struct RouteParameters {
   const float* x;  // [rows, experts]
   float* y;        // [rows, experts], dense
@@ -153,6 +154,7 @@ struct RouteParameters {
   RowCount rows;
   int32_t experts;
   int32_t chosen;
+  int32_t is_over_all;
 };
 constexpr int kRouteThreads = 128;
 

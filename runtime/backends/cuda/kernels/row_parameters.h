@@ -42,7 +42,7 @@ struct TakeRowsParameters {
 constexpr int kTakeRowsThreads = 128;
 
 enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
-enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kClampedSwiglu };
+enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 
 /// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
 struct MapParameters {
@@ -63,10 +63,11 @@ constexpr int kMapThreads = 256;
 /// The weights of a norm and its formula.
 struct Norm {
   const void* weight;  // dt [columns]; null: no norm
-  const void* bias;    // dt [columns], of a layer norm; null: a root mean square norm
+  const void* bias;    // dt [columns]; null: none
   float epsilon;
   float offset;        // added to the weight
-  int32_t has_offset;  // then x / root is not rounded before it is multiplied
+  int32_t has_offset;  // then x / root of an RMS norm is not rounded before it is multiplied
+  int32_t has_mean;    // a layer norm
 };
 
 /// rms_norm: a block is a group of `columns` of a row.

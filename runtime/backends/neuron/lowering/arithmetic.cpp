@@ -90,6 +90,10 @@ Value modulo(Builder& b, Value x, int64_t n) {
 Value activate(Builder& b, std::string_view name, Value x) {
   if (name == "silu") return b.multiply(x, b.unary(Opcode::kLogistic, x));
   if (name == "relu") return b.maximum(x, b.fill_like(x, 0.0));
+  if (name == "squared_relu") {
+    const Value part = b.maximum(x, b.fill_like(x, 0.0));
+    return b.multiply(part, part);
+  }
   const Value half = b.multiply(x, 0.5);
   if (name == "gelu") {
     return b.multiply(half, b.add(error_function(b, b.multiply(x, std::numbers::sqrt2 / 2)), 1.0));

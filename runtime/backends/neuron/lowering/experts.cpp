@@ -87,7 +87,8 @@ Result<void> lower_moe_route(const NodeView& node) {
   }
   const Value weight = b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0)));
   const Value kept = b.select(chosen, weight, b.fill_like(weight, 0.0));
-  node.set_result(b.divide(kept, along(b, b.reduce_add(kept, {1}), dims, 0)));
+  const bool is_over_all = node.node().has("over") && node.node().text("over") == "all";
+  node.set_result(b.divide(kept, along(b, b.reduce_add(is_over_all ? weight : kept, {1}), dims, 0)));
   return ok();
 }
 

@@ -42,8 +42,11 @@ Result<void> lower_layer_norm(const NodeView& node) {
   const Value variance = mean_of(b.multiply(centred, centred));
   const Value root = b.unary(Opcode::kRsqrt, b.add(variance, node.node().number("epsilon")));
   const Value normed = b.multiply(centred, along(b, root, dims, 0));
-  const Value weight = along(b, to_f32(b, node.operand(1)), dims, 1);
-  node.set_result(b.add(b.multiply(normed, weight), along(b, to_f32(b, node.operand(2)), dims, 1)));
+  Value weight = to_f32(b, node.operand(1));
+  if (const double offset = node.number_or("offset", 0.0); offset != 0.0) weight = b.add(weight, offset);
+  Value result = b.multiply(normed, along(b, weight, dims, 1));
+  if (node.operands() > 2) result = b.add(result, along(b, to_f32(b, node.operand(2)), dims, 1));
+  node.set_result(result);
   return ok();
 }
 

@@ -45,7 +45,8 @@ const std::vector<std::pair<ActivationKind, std::function<double(double)>>> kExa
     {ActivationKind::kSilu, exact_silu},
     {ActivationKind::kGelu, exact_gelu},
     {ActivationKind::kGeluTanh, exact_gelu_tanh},
-    {ActivationKind::kRelu, exact_relu}};
+    {ActivationKind::kRelu, exact_relu},
+    {ActivationKind::kSquaredRelu, [](double x) { return exact_relu(x) * exact_relu(x); }}};
 
 std::vector<float> from_to(float begin, float end, float step) {
   std::vector<float> x;
@@ -124,9 +125,10 @@ TEST_P(Activations, ClampTheSwigluOfATileAndAddItsBiases) {
 
 class Routing : public Activations {
  protected:
-  std::vector<float> route(const std::vector<float>& logits, int64_t chosen) const {
+  std::vector<float> route(const std::vector<float>& logits, int64_t chosen,
+                           RouteOver over = RouteOver::kChosen) const {
     std::vector<float> found(logits.size() + 1, -77.0f);
-    kernels().route(logits.data(), found.data(), static_cast<int64_t>(logits.size()), chosen);
+    kernels().route(logits.data(), found.data(), static_cast<int64_t>(logits.size()), chosen, over);
     EXPECT_EQ(found.back(), -77.0f);
     found.pop_back();
     return found;
@@ -165,6 +167,7 @@ TEST_P(Routing, NeverChoosesANanAndSaysSoWhereItCannotChoose) {
   EXPECT_EQ(route({kNan, 2, kNan, 2}, 2), (std::vector<float>{0, 0.5f, 0, 0.5f}));
   EXPECT_EQ(route({-kInfinity, 5}, 2), (std::vector<float>{0, 1}));
   for (float value : route({kNan, kNan}, 1)) EXPECT_TRUE(std::isnan(value));
+  EXPECT_EQ(route({kNan, 2, kNan, 2}, 1, RouteOver::kAll), (std::vector<float>{0, 0.5f, 0, 0}));
 }
 
 }  // namespace

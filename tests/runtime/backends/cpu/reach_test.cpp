@@ -76,28 +76,29 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
                  return result;
                }});
     }
-    expect_exact_reach(
-        {.name = fmt::format("layer_norm {}", count),
-         .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
-         .run =
-             [&] {
-               return written(DType::kFloat32, count,
-                              [&](Row dst) { kernels().layer_norm(row(x), row(w), row(b), dst, count, kEpsilon); });
-             },
-         .model =
-             [&] {
-               double sum = 0, squares = 0;
-               for (float value : x) sum += value;
-               const double centre = sum / static_cast<double>(count);
-               for (float value : x) squares += (value - centre) * (value - centre);
-               const double variance = static_cast<float>(squares) / static_cast<double>(count);
-               std::vector<double> result;
-               for (int64_t i = 0; i < count; ++i) {
-                 result.push_back((x[i] - centre) * (1.0 / std::sqrt(variance + kEpsilon)) * w[i] + b[i]);
-               }
-               return result;
-             },
-         .tolerance = 1e-4});
+    expect_exact_reach({.name = fmt::format("layer_norm {}", count),
+                        .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
+                        .run =
+                            [&] {
+                              return written(DType::kFloat32, count, [&](Row dst) {
+                                kernels().layer_norm(row(x), row(w), row(b), dst, count, kEpsilon, 0.0f);
+                              });
+                            },
+                        .model =
+                            [&] {
+                              double sum = 0, squares = 0;
+                              for (float value : x) sum += value;
+                              const double centre = sum / static_cast<double>(count);
+                              for (float value : x) squares += (value - centre) * (value - centre);
+                              const double variance = static_cast<float>(squares) / static_cast<double>(count);
+                              std::vector<double> result;
+                              for (int64_t i = 0; i < count; ++i) {
+                                result.push_back((x[i] - centre) * (1.0 / std::sqrt(variance + kEpsilon)) * w[i] +
+                                                 b[i]);
+                              }
+                              return result;
+                            },
+                        .tolerance = 1e-4});
   }
 }
 
@@ -155,7 +156,7 @@ TEST_P(Reach, OfARouteIsItsRow) {
                         .run =
                             [&] {
                               std::vector<float> found(logits.size());
-                              kernels().route(logits.data(), found.data(), experts, chosen);
+                              kernels().route(logits.data(), found.data(), experts, chosen, RouteOver::kChosen);
                               return found;
                             },
                         .model =

@@ -22,6 +22,7 @@ double activated(ActivationKind kind, double x) {
     case ActivationKind::kGeluTanh:
       return x / (1.0 + std::exp(-2.0 * std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case ActivationKind::kRelu: return std::isnan(x) ? x : std::max(x, 0.0);
+    case ActivationKind::kSquaredRelu: return std::isnan(x) ? x : std::max(x, 0.0) * std::max(x, 0.0);
     case ActivationKind::kClampedSwiglu: break;
   }
   return x;
@@ -38,8 +39,9 @@ double gated(ActivationKind kind, double gate, double up) {
   return (u + 1.0) * (g / (1.0 + std::exp(-double{kAlpha} * g)));
 }
 
-constexpr ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
-                                     ActivationKind::kRelu, ActivationKind::kClampedSwiglu};
+constexpr ActivationKind kKinds[] = {ActivationKind::kSilu,        ActivationKind::kGelu,
+                                     ActivationKind::kGeluTanh,    ActivationKind::kRelu,
+                                     ActivationKind::kSquaredRelu, ActivationKind::kClampedSwiglu};
 
 TEST_P(ReachInTiles, OfActivationsIsOneElement) {
   for (const ActivationKind kind : kKinds) {

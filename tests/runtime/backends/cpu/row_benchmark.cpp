@@ -81,7 +81,9 @@ const RowKernel kRowKernels[] = {
     {"rms_norm", 2,
      [](Rows& r, int64_t i) { r.kernels.rms_norm(r.row(r.a, i), r.table(), r.to(i), kColumns, 1e-5, 0.0f); }},
     {"layer_norm", 2,
-     [](Rows& r, int64_t i) { r.kernels.layer_norm(r.row(r.a, i), r.table(), r.table(), r.to(i), kColumns, 1e-5); }},
+     [](Rows& r, int64_t i) {
+       r.kernels.layer_norm(r.row(r.a, i), r.table(), r.table(), r.to(i), kColumns, 1e-5, 0.0f);
+     }},
     {"add", 3, [](Rows& r, int64_t i) { r.kernels.add(r.row(r.a, i), r.row(r.b, i), r.to(i), kColumns); }},
     {"scale", 2, [](Rows& r, int64_t i) { r.kernels.scale(r.row(r.a, i), r.to(i), kColumns, 0.5f); }},
     {"soft_cap", 2, [](Rows& r, int64_t i) { r.kernels.soft_cap(r.row(r.a, i), r.to(i), kColumns, 30.0f); }},
@@ -168,7 +170,8 @@ void routing(benchmark::State& state) {
   std::vector<float> routes(kRows * kExperts);
   const auto* values = reinterpret_cast<const float*>(logits.data());
   beside_reading(state, 2.0 * static_cast<double>(kRows * kExperts * 4), [&] {
-    for (int64_t i = 0; i < kRows; ++i) kernels.route(values + i * kExperts, &routes[i * kExperts], kExperts, 4);
+    for (int64_t i = 0; i < kRows; ++i)
+      kernels.route(values + i * kExperts, &routes[i * kExperts], kExperts, 4, RouteOver::kChosen);
   });
 }
 

@@ -104,7 +104,7 @@ TEST_P(Rowwise, CentresRowsOfEveryWidthAndMean) {
       for (int64_t i = 0; i < count; ++i) w.push_back(0.5f + static_cast<float>(i % 3));
       for (int64_t i = 0; i < count; ++i) b.push_back(static_cast<float>(i % 5) - 2.0f);
       kernels().layer_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), from(b, DType::kFloat32),
-                           to(found, DType::kFloat32), count, 1e-5);
+                           to(found, DType::kFloat32), count, 1e-5, /*offset=*/0.0f);
       double sum = 0, squares = 0;
       for (float value : x) sum += value;
       const double centre = sum / static_cast<double>(count);
@@ -123,7 +123,7 @@ TEST_P(Rowwise, CentresAConstantRowToTheBias) {
   const std::vector<float> x(40, 0.1f), w(40, 2.0f), b(40, -3.0f);
   std::vector<float> found(40);
   kernels().layer_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), from(b, DType::kFloat32),
-                       to(found, DType::kFloat32), 40, 1e-5);
+                       to(found, DType::kFloat32), 40, 1e-5, /*offset=*/1.0f);
   for (float value : found) EXPECT_NEAR(value, -3.0f, 1e-5f);
 }
 

@@ -162,7 +162,13 @@ void add_rowwise(std::vector<OracleCase>& cases) {
   cases.push_back(node_case("layer_norm", [](CaseBuilder& b, int) {
     return b.builder.layer_norm(input(b, "x", {kRows, 12}), weight(b, "w", {12}), weight(b, "b", {12}), 1e-5);
   }));
-  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu"}) {
+  cases.push_back(node_case("layer_norm_offset_no_bias", [](CaseBuilder& b, int) {
+    return b.builder.layer_norm(input(b, "x", {kRows, 12}), weight(b, "w", {12}), std::nullopt, 1e-5, /*offset=*/1.0);
+  }));
+  cases.push_back(node_case("moe_route_over_all", [](CaseBuilder& b, int) {
+    return b.builder.moe_route(input(b, "logits", {kRows, 5}), 2, "all");
+  }));
+  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
     cases.push_back(node_case(fmt::format("activation_{}", name), [=](CaseBuilder& b, int) {
       const ValueId x = b.input("x", random_tensor({DType::kFloat32, {kRows, 16}}, 3, 6.0));
       return b.builder.gated_activation(b.builder.activation(x, name), input(b, "up", {kRows, 16}), name);
