@@ -305,6 +305,25 @@ VARIANTS: dict[str, Variant] = {
                          "mscale": 1.0, "mscale_all_dim": 1.0},
     }, matters={"rope_theta": 100.0, "rope_scaling": {"type": "dynamic", "alpha": 5.0, "factor": 1.0},
                 "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "olmo2_three_kv_heads": Variant("OLMo 2", {
+        **named("olmo2", "Olmo2ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "rope_theta": 50000.0,
+        "rope_scaling": None, "attention_bias": True, "tie_word_embeddings": False, "pad_token_id": 3,
+    }, matters={"rope_theta": 100.0, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "olmo3_windows_yarn": Variant("OLMo 3", {
+        **named("olmo3", "Olmo3ForCausalLM"), **DENSE, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "rope_theta": 50000.0, "rope_scaling": {**YARN, "original_max_position_embeddings": 16},
+        "attention_bias": False, "tie_word_embeddings": False, "sliding_window": WINDOW, "pad_token_id": 3,
+    }, matters={"rope_theta": 100.0, "rope_scaling": None, "rms_norm_eps": 0.01, "hidden_act": "gelu",
+                "sliding_window": WINDOW + 1}),
+    "olmoe_shares_of_all": Variant("OLMoE", {
+        **named("olmoe", "OlmoeForCausalLM"), **DENSE_HEADS, **OLD, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "hidden_size": 72, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 9,
+        "num_key_value_heads": 3, "rope_theta": 50000.0, "rope_scaling": None, "attention_bias": False,
+        "clip_qkv": None, "num_experts": 5, "num_experts_per_tok": 2, "norm_topk_prob": False,
+        "output_router_logits": False, "router_aux_loss_coef": 0.01, "tie_word_embeddings": False, "pad_token_id": 3,
+    }, matters={"norm_topk_prob": True, "num_experts_per_tok": 3, "rope_theta": 100.0, "rms_norm_eps": 0.01,
+                "hidden_act": "gelu"}),
     "qwen3_moe_unnormed_shares": Variant("Qwen3-MoE", {
         **QWEN3_MOE, **NEW, "vocab_size": 259, "num_experts": 6, "norm_topk_prob": False, "num_hidden_layers": 2,
         "rope_parameters": default_rope(1000000.0), "tie_word_embeddings": False,

@@ -198,7 +198,8 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "granitemoe") llama.layer_forms.push_back(kGraniteMoeLayer);
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
-  if (model_type == "qwen3_moe") llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
+  if (model_type == "qwen3_moe" || model_type == "olmoe")
+    llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
   if (model_type == "hunyuan_v1_dense") llama.layer_forms.push_back(kHunYuanLayer);
   if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);

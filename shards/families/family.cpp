@@ -36,6 +36,9 @@ constexpr Family kFamilies[] = {
     {"ministral", Layout::kSequential, Norm::kRms},
     {"mistral", Layout::kSequential, Norm::kRms},
     {"mixtral", Layout::kSequential, Norm::kRms},
+    {"olmo2", Layout::kNormedBlocks, Norm::kRms},
+    {"olmo3", Layout::kNormedBlocks, Norm::kRms},
+    {"olmoe", Layout::kSequential, Norm::kRms},
     {"opt", Layout::kSequential, Norm::kLayer},  // post-norm if its config says so
     {"phi3", Layout::kSequential, Norm::kRms},
     {"qwen2", Layout::kSequential, Norm::kRms},
