@@ -328,4 +328,10 @@ VARIANTS: dict[str, Variant] = {
         **QWEN3_MOE, **NEW, "vocab_size": 259, "num_experts": 6, "norm_topk_prob": False, "num_hidden_layers": 2,
         "rope_parameters": default_rope(1000000.0), "tie_word_embeddings": False,
     }, matters={"norm_topk_prob": True, "num_experts_per_tok": 3}),
+    "phi_three_kv_heads": Variant("Phi", {
+        **named("phi", "PhiForCausalLM"), **DENSE_HEADS, **OLD, "hidden_act": "gelu_new", "layer_norm_eps": 1e-05,
+        "hidden_size": 96, "intermediate_size": 100, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "num_key_value_heads": 3, "rope_theta": 50000.0, "rope_scaling": None, "partial_rotary_factor": 0.5,
+        "qk_layernorm": False, "embd_pdrop": 0.0, "resid_pdrop": 0.1, "tie_word_embeddings": False,
+    }, matters={"rope_theta": 100.0, "partial_rotary_factor": 0.25, "layer_norm_eps": 0.01, "hidden_act": "relu"}),
 }  # fmt: skip

@@ -140,12 +140,34 @@ Result<ModelSpec> read_bloom(const KeyReader& config) {
   return spec;
 }
 
+// ---- Phi: attention and MLP side by side below one norm, a part of each head turns ----
+
+Result<ModelSpec> read_phi(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon = {"layer_norm_eps", 1e-5};
+  keys.activation.otherwise = "gelu_new";
+  keys.eos_ids = {2};
+  keys.bos_id = 1;
+  LOCKSTEP_TRY_VOID(require_switch(config, "qk_layernorm", false));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "phi", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.parallel_residual = true;
+  spec.head_bias = true;
+  set_biases(spec, true, true);
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.5}, .partial = true}));
+  return spec;
+}
+
+constexpr std::string_view kPhiIdle[] = {"embd_pdrop", "resid_pdrop"};  // dropout of the training
+
 constexpr ModelType kPlainTypes[] = {
     {"bloom", "BloomForCausalLM", read_bloom},
     {"gpt2", "GPT2LMHeadModel", read_gpt2},
     {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
     {"gptj", "GPTJForCausalLM", read_gptj},
     {"opt", "OPTForCausalLM", read_opt},
+    {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
 };
 
 }  // namespace

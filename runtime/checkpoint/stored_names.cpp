@@ -54,6 +54,14 @@ constexpr StoredForm kGlm4Layer[] = {
 constexpr StoredForm kHunYuanLayer[] = {{"self_attn.q_norm.*", "self_attn.query_layernorm.*"},
                                         {"self_attn.k_norm.*", "self_attn.key_layernorm.*"}};
 
+constexpr StoredForm kPhiModel[] = {
+    {"model.embed_tokens.*", "{p}embed_tokens.*"},
+    {"model.norm.*", "{p}final_layernorm.*"},
+    {"lm_head.*", "lm_head.*"},
+};
+constexpr StoredForm kPhiLayer[] = {
+    {"self_attn.o_proj.*", "self_attn.dense.*"}, {"mlp.up_proj.*", "mlp.fc1.*"}, {"mlp.down_proj.*", "mlp.fc2.*"}};
+
 constexpr StoredForm kStarcoder2Layer[] = {{"mlp.up_proj.*", "mlp.c_fc.*"}, {"mlp.down_proj.*", "mlp.c_proj.*"}};
 
 constexpr StoredForm kMixtralLayer[] = {
@@ -192,6 +200,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "gpt2") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGpt2Layer}};
   if (model_type == "gptj") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGptJLayer}};
   if (model_type == "bloom") return {kTransformerPrefixes, "h.{n}.", kBloomModel, {kBloomLayer}};
+  if (model_type == "phi") return {kLlamaPrefixes, "layers.{n}.", kPhiModel, {kPhiLayer, kLlamaLayer}};
   if (model_type == "opt") return {kOptPrefixes, "layers.{n}.", kOptModel, {kOptLayer}};
   if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};

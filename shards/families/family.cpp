@@ -40,6 +40,7 @@ constexpr Family kFamilies[] = {
     {"olmo3", Layout::kNormedBlocks, Norm::kRms},
     {"olmoe", Layout::kSequential, Norm::kRms},
     {"opt", Layout::kSequential, Norm::kLayer},  // post-norm if its config says so
+    {"phi", Layout::kParallelOneNorm, Norm::kLayer},
     {"phi3", Layout::kSequential, Norm::kRms},
     {"qwen2", Layout::kSequential, Norm::kRms},
     {"qwen3", Layout::kSequential, Norm::kRms},

@@ -253,5 +253,31 @@ TEST(ParseBloom, RefusesTheSlowPathThatDropsBiases) {
   expect_refusals(slow, {{{{"pretraining_tp", 2}}, kUnsupported, "slow_but_exact: found true, expected false"}});
 }
 
+TEST(ParsePhi, KnowsEveryPublishedKeyAndNoOther) {
+  const json phi = whole("phi", {{"embd_pdrop", 0.0},
+                                 {"layer_norm_eps", 1e-5},
+                                 {"partial_rotary_factor", 0.5},
+                                 {"qk_layernorm", false},
+                                 {"resid_pdrop", 0.1},
+                                 {"rope_scaling", nullptr},
+                                 {"rope_theta", 10000.0}});
+  expect_knows_these_keys_only(phi);
+  expect_refusals(phi, {{{{"qk_layernorm", true}}, kUnsupported, "qk_layernorm: found true, expected false"}});
+}
+
+TEST(ParsePhi, FillsInTheDefaults) {
+  ModelSpec expected = smallest_spec("phi");
+  expected.mlp = Mlp::kPlain;
+  expected.activation = "gelu_tanh";
+  expected.max_positions = 2048;
+  expected.norm_epsilon = 1e-5;
+  expected.parallel_residual = expected.head_bias = true;
+  expected.attention_bias = expected.attention_output_bias = expected.mlp_bias = true;
+  expected.rope.rotated = 8;
+  expected.eos_ids = {2};
+  expected.bos_id = 1;
+  EXPECT_EQ(parse(smallest("phi")).value(), expected);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint
