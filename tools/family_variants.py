@@ -86,6 +86,9 @@ STARCODER2 = {**named("starcoder2", "Starcoder2ForCausalLM"), **DENSE_HEADS, "hi
               "residual_dropout": 0.0}  # fmt: skip
 STABLELM = {**named("stablelm", "StableLmForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "layer_norm_eps": 1e-05,
             "num_hidden_layers": 3}  # fmt: skip
+FALCON = {**named("falcon", "FalconForCausalLM"), "num_hidden_layers": 3, "layer_norm_epsilon": 1e-05,
+          "alibi": False, "parallel_attn": True, "hidden_dropout": 0.0, "max_position_embeddings": 128,
+          "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
         "original_max_position_embeddings": 64}  # fmt: skip
 
@@ -334,4 +337,18 @@ VARIANTS: dict[str, Variant] = {
         "num_key_value_heads": 3, "rope_theta": 50000.0, "rope_scaling": None, "partial_rotary_factor": 0.5,
         "qk_layernorm": False, "embd_pdrop": 0.0, "resid_pdrop": 0.1, "tie_word_embeddings": False,
     }, matters={"rope_theta": 100.0, "partial_rotary_factor": 0.25, "layer_norm_eps": 0.01, "hidden_act": "relu"}),
+    "falcon_grouped": Variant("Falcon", {
+        **FALCON, **OLD, "hidden_size": 96, "num_attention_heads": 6, "num_kv_heads": 3, "vocab_size": 256,
+        "new_decoder_architecture": True, "bias": True, "ffn_hidden_size": 100, "rope_theta": 50000.0,
+        "rope_scaling": None, "tie_word_embeddings": False,
+    }, matters={"rope_theta": 100.0, "layer_norm_epsilon": 0.01, "activation": "relu"}),
+    "falcon_one_kv_head_tied": Variant("Falcon", {
+        **FALCON, **NEW, "hidden_size": 72, "num_attention_heads": 9, "vocab_size": 259, "multi_query": True,
+        "new_decoder_architecture": False, "bias": False, "apply_residual_connection_post_layernorm": False,
+        "rope_parameters": default_rope(),
+    }, stored="bare"),
+    "falcon_sequential": Variant("Falcon", {
+        **FALCON, **OLD, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 257, "multi_query": False,
+        "new_decoder_architecture": False, "parallel_attn": False, "bias": True, "num_hidden_layers": 2,
+    }),
 }  # fmt: skip

@@ -161,12 +161,62 @@ Result<ModelSpec> read_phi(const KeyReader& config) {
 
 constexpr std::string_view kPhiIdle[] = {"embd_pdrop", "resid_pdrop"};  // dropout of the training
 
+// ---- Falcon: two layouts of attention ----
+
+/// The key/value heads and norms of either layout.
+Result<void> read_falcon_layout(const KeyReader& config, FamilyKeys& keys, bool& parallel, bool& shared_norm) {
+  LOCKSTEP_TRY(const bool is_new, config.boolean_or("new_decoder_architecture", false));
+  LOCKSTEP_TRY(const bool multi_query, config.boolean_or("multi_query", true));
+  LOCKSTEP_TRY(const int64_t norms, config.integer_or("num_ln_in_parallel_attn", is_new ? 2 : 1, {1, 2}));
+  if (is_new) LOCKSTEP_TRY_VOID(require_switch(config, "parallel_attn", true));
+  LOCKSTEP_TRY(parallel, config.boolean_or("parallel_attn", true));
+  if (!is_new && parallel && norms != 1) return unsupported(config, "num_ln_in_parallel_attn", "2", "1");
+  shared_norm = parallel && norms == 1;
+  if (is_new) {
+    keys.key_value_heads.name = "num_kv_heads";
+  } else {
+    keys.key_value_heads = multi_query ? Key<int64_t>{"", 1} : kNoKey;
+  }
+  return ok();
+}
+
+Result<ModelSpec> read_falcon(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.hidden_size.name = either(config, "n_embed", "hidden_size");
+  LOCKSTEP_TRY(const int64_t hidden_size, config.integer(keys.hidden_size.name, kWidth));
+  keys.intermediate_size = {"ffn_hidden_size", kWidening * hidden_size};
+  keys.head_dim = kNoKey;
+  keys.max_positions.otherwise = 2048;
+  keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
+  keys.activation = {"activation", "gelu"};
+  keys.tied_embeddings = true;
+  keys.eos_ids = {11};
+  keys.bos_id = 11;
+  LOCKSTEP_TRY_VOID(require_switch(config, "alibi", false));
+  bool parallel = true, shared_norm = false;
+  LOCKSTEP_TRY_VOID(read_falcon_layout(config, keys, parallel, shared_norm));
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "falcon", keys));
+  spec.mlp = Mlp::kPlain;
+  spec.parallel_residual = parallel;
+  spec.shared_norm = shared_norm;
+  LOCKSTEP_TRY(const bool has_biases, config.boolean_or("bias", false));
+  set_biases(spec, has_biases, has_biases);
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
+  return spec;
+}
+
+constexpr std::string_view kFalconIdle[] = {
+    "hidden_size",   // replaced by n_embed where both are given
+    "num_kv_heads",  // of the new layout only
+    // transformers does not read them
+    "apply_residual_connection_post_layernorm",
+    "ff_factor",
+};
+
 constexpr ModelType kPlainTypes[] = {
-    {"bloom", "BloomForCausalLM", read_bloom},
-    {"gpt2", "GPT2LMHeadModel", read_gpt2},
-    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
-    {"gptj", "GPTJForCausalLM", read_gptj},
-    {"opt", "OPTForCausalLM", read_opt},
+    {"bloom", "BloomForCausalLM", read_bloom},     {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2},        {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
+    {"gptj", "GPTJForCausalLM", read_gptj},        {"opt", "OPTForCausalLM", read_opt},
     {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
 };
 

@@ -179,6 +179,9 @@ constexpr StoredForm kBloomLayer[] = {
     {"mlp.down_proj.*", "mlp.dense_4h_to_h.*"},
 };
 
+/// Beside BLOOM's.
+constexpr StoredForm kFalconLayer[] = {{"input_layernorm.*", "ln_attn.*"}, {"post_attention_layernorm.*", "ln_mlp.*"}};
+
 void replace(std::string& text, std::string_view placeholder, std::string_view value) {
   const size_t at = text.find(placeholder);
   if (at != std::string::npos) text.replace(at, placeholder.size(), value);
@@ -200,6 +203,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "gpt2") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGpt2Layer}};
   if (model_type == "gptj") return {kTransformerPrefixes, "h.{n}.", kGpt2Model, {kGptJLayer}};
   if (model_type == "bloom") return {kTransformerPrefixes, "h.{n}.", kBloomModel, {kBloomLayer}};
+  if (model_type == "falcon") return {kTransformerPrefixes, "h.{n}.", kBloomModel, {kBloomLayer, kFalconLayer}};
   if (model_type == "phi") return {kLlamaPrefixes, "layers.{n}.", kPhiModel, {kPhiLayer, kLlamaLayer}};
   if (model_type == "opt") return {kOptPrefixes, "layers.{n}.", kOptModel, {kOptLayer}};
   if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};

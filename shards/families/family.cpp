@@ -22,6 +22,7 @@ constexpr Family kFamilies[] = {
     {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
     {"ernie4_5", Layout::kSequential, Norm::kRms},
     {"exaone4", Layout::kNormedBlocks, Norm::kRms},
+    {"falcon", Layout::kParallelTwoNorms, Norm::kLayer},  // one norm, or sequential, if its config says so
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
     {"glm4", Layout::kSandwich, Norm::kRms},

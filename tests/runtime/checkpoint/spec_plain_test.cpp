@@ -279,5 +279,55 @@ TEST(ParsePhi, FillsInTheDefaults) {
   EXPECT_EQ(parse(smallest("phi")).value(), expected);
 }
 
+/// Published configs of the first layout; hidden_act belongs to other families.
+json falcon(const json& own) {
+  json config = smallest("falcon");
+  config.erase("intermediate_size");
+  return with(with(config, {{"alibi", false},
+                            {"apply_residual_connection_post_layernorm", false},
+                            {"bias", false},
+                            {"hidden_dropout", 0.0},
+                            {"layer_norm_epsilon", 1e-5},
+                            {"multi_query", true},
+                            {"new_decoder_architecture", false},
+                            {"num_kv_heads", 4},
+                            {"parallel_attn", true}}),
+              own);
+}
+
+TEST(ParseFalcon, KnowsEveryPublishedKeyAndNoOther) {
+  expect_knows_these_keys_only(falcon(json::object()));
+  expect_knows_these_keys_only(falcon({{"activation", "gelu"},
+                                       {"ff_factor", 4},
+                                       {"ffn_hidden_size", 256},
+                                       {"new_decoder_architecture", true},
+                                       {"num_ln_in_parallel_attn", 1},
+                                       {"rope_scaling", nullptr},
+                                       {"rope_theta", 500042.0}}));
+}
+
+TEST(ParseFalcon, HasOneKeyValueHeadOrAsManyAsTheLayoutSays) {
+  const ModelSpec first = parse(falcon(json::object())).value();
+  EXPECT_EQ(first.key_value_heads, 1);
+  EXPECT_EQ(first.intermediate_size, 256);
+  EXPECT_TRUE(first.parallel_residual && first.shared_norm);
+  const ModelSpec grouped = parse(falcon({{"new_decoder_architecture", true}, {"num_kv_heads", 2}})).value();
+  EXPECT_EQ(grouped.key_value_heads, 2);
+  EXPECT_TRUE(grouped.parallel_residual && !grouped.shared_norm);
+  const ModelSpec one_norm =
+      parse(falcon({{"new_decoder_architecture", true}, {"num_ln_in_parallel_attn", 1}})).value();
+  EXPECT_TRUE(one_norm.shared_norm);
+  const ModelSpec sequential = parse(falcon({{"multi_query", false}, {"parallel_attn", false}})).value();
+  EXPECT_EQ(sequential.key_value_heads, 4);
+  EXPECT_FALSE(sequential.parallel_residual || sequential.shared_norm);
+}
+
+TEST(ParseFalcon, RefusesWhatItCannotRun) {
+  expect_refusals(falcon(json::object()),
+                  {{{{"alibi", true}}, kUnsupported, "alibi: found true, expected false"},
+                   {{{"num_ln_in_parallel_attn", 2}}, kUnsupported, "num_ln_in_parallel_attn: found 2, expected 1"},
+                   {{{"new_decoder_architecture", true}, {"parallel_attn", false}}, kUnsupported, "parallel_attn"}});
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint
