@@ -351,4 +351,9 @@ VARIANTS: dict[str, Variant] = {
         **FALCON, **OLD, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 257, "multi_query": False,
         "new_decoder_architecture": False, "parallel_attn": False, "bias": True, "num_hidden_layers": 2,
     }),
+    "nemotron_three_kv_heads": Variant("Nemotron", {
+        **named("nemotron", "NemotronForCausalLM"), **DENSE, **OLD, "hidden_act": "relu2", "norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "rope_theta": 50000.0,
+        "partial_rotary_factor": 0.5, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False,
+    }, matters={"rope_theta": 100.0, "partial_rotary_factor": 0.25, "norm_eps": 0.01, "hidden_act": "relu"}),
 }  # fmt: skip

@@ -95,7 +95,7 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
     if name.endswith("bias"):
         return 0.0, spreads["bias"]
     if "norm" in leaf or leaf.startswith("ln_"):
-        return (0.0 if variant.family.startswith("Gemma") else 1.0), 0.5  # Gemma multiplies by 1 + weight
+        return (0.0 if variant.family.startswith(("Gemma", "Nemotron")) else 1.0), 0.5  # these multiply by 1 + weight
     if leaf in ("wpe", "embed_positions"):
         return 0.0, spreads["positions"]
     if leaf in ("wte", "embed_tokens", "embed_in", "word_embeddings"):

@@ -213,11 +213,28 @@ constexpr std::string_view kFalconIdle[] = {
     "ff_factor",
 };
 
+// ---- Nemotron: norms by 1 + w, the square of ReLU ----
+
+Result<ModelSpec> read_nemotron(const KeyReader& config) {
+  FamilyKeys keys;
+  keys.max_positions.otherwise = 4096;
+  keys.norm_epsilon = {"norm_eps", 1e-5};
+  keys.activation.otherwise = "relu2";
+  keys.eos_ids = {3};
+  keys.bos_id = 2;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "nemotron", keys));
+  spec.mlp = Mlp::kPlain;
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
+  LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.5}, .partial = true}));
+  return spec;
+}
+
 constexpr ModelType kPlainTypes[] = {
-    {"bloom", "BloomForCausalLM", read_bloom},     {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
-    {"gpt2", "GPT2LMHeadModel", read_gpt2},        {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
-    {"gptj", "GPTJForCausalLM", read_gptj},        {"opt", "OPTForCausalLM", read_opt},
-    {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
+    {"bloom", "BloomForCausalLM", read_bloom}, {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2},    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
+    {"gptj", "GPTJForCausalLM", read_gptj},    {"nemotron", "NemotronForCausalLM", read_nemotron, kNoIdle},
+    {"opt", "OPTForCausalLM", read_opt},       {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
 };
 
 }  // namespace

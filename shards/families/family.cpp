@@ -37,6 +37,7 @@ constexpr Family kFamilies[] = {
     {"ministral", Layout::kSequential, Norm::kRms},
     {"mistral", Layout::kSequential, Norm::kRms},
     {"mixtral", Layout::kSequential, Norm::kRms},
+    {"nemotron", Layout::kSequential, Norm::kLayerPlusOne},
     {"olmo2", Layout::kNormedBlocks, Norm::kRms},
     {"olmo3", Layout::kNormedBlocks, Norm::kRms},
     {"olmoe", Layout::kSequential, Norm::kRms},

@@ -168,8 +168,8 @@ TEST(ParseSpec, ListsEveryFamily) {
   EXPECT_THAT(supported_model_types(),
               ElementsAre("bloom", "ernie4_5", "exaone4", "falcon", "gemma2", "gemma3", "gemma3_text", "glm4", "gpt2",
                           "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "hunyuan_v1_dense", "llama",
-                          "ministral", "mistral", "mixtral", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2",
-                          "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"));
+                          "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "opt", "phi",
+                          "phi3", "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"));
 }
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {

@@ -329,5 +329,27 @@ TEST(ParseFalcon, RefusesWhatItCannotRun) {
                    {{{"new_decoder_architecture", true}, {"parallel_attn", false}}, kUnsupported, "parallel_attn"}});
 }
 
+TEST(ParseNemotron, KnowsEveryPublishedKeyAndNoOther) {
+  expect_knows_these_keys_only(whole("nemotron", {{"attention_bias", false},
+                                                  {"head_dim", 16},
+                                                  {"hidden_act", "relu2"},
+                                                  {"mlp_bias", false},
+                                                  {"norm_eps", 1e-5},
+                                                  {"partial_rotary_factor", 0.5},
+                                                  {"rope_theta", 10000.0}}));
+}
+
+TEST(ParseNemotron, FillsInTheDefaults) {
+  ModelSpec expected = smallest_spec("nemotron");
+  expected.mlp = Mlp::kPlain;
+  expected.activation = "squared_relu";
+  expected.max_positions = 4096;
+  expected.norm_epsilon = 1e-5;
+  expected.rope.rotated = 8;
+  expected.eos_ids = {3};
+  expected.bos_id = 2;
+  EXPECT_EQ(parse(smallest("nemotron")).value(), expected);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint
