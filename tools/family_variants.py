@@ -351,6 +351,19 @@ VARIANTS: dict[str, Variant] = {
         **FALCON, **OLD, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 257, "multi_query": False,
         "new_decoder_architecture": False, "parallel_attn": False, "bias": True, "num_hidden_layers": 2,
     }),
+    "cohere_three_kv_heads_tied": Variant("Cohere", {
+        **named("cohere", "CohereForCausalLM"), **DENSE_HEADS, **OLD, "hidden_act": "silu", "layer_norm_eps": 1e-05,
+        "hidden_size": 72, "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "rope_theta": 50000.0, "logit_scale": 0.25, "use_qk_norm": False, "attention_bias": True, "pad_token_id": 0,
+        "model_max_length": 128,
+    }, matters={"rope_theta": 100.0, "layer_norm_eps": 0.01, "logit_scale": 0.125, "hidden_act": "gelu"}),
+    "cohere2_mixed_windows": Variant("Cohere 2", {
+        **named("cohere2", "Cohere2ForCausalLM"), **DENSE_HEADS, **OLD, "hidden_act": "silu", "layer_norm_eps": 1e-05,
+        "hidden_size": 72, "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "rope_theta": 50000.0, "logit_scale": 0.25, "attention_bias": False, "pad_token_id": 0,
+        "sliding_window": WINDOW, "sliding_window_pattern": 2, "tie_word_embeddings": True,
+    }, matters={"rope_theta": 100.0, "layer_norm_eps": 0.01, "logit_scale": 0.125, "hidden_act": "gelu",
+                "sliding_window": WINDOW + 1, "sliding_window_pattern": 3}),
     "nemotron_three_kv_heads": Variant("Nemotron", {
         **named("nemotron", "NemotronForCausalLM"), **DENSE, **OLD, "hidden_act": "relu2", "norm_eps": 1e-05,
         "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3, "rope_theta": 50000.0,

@@ -20,6 +20,8 @@ struct Family {
 // What else a family has (biases, windows, caps, sinks, rotations, experts) is in its spec; README.md names the papers.
 constexpr Family kFamilies[] = {
     {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
+    {"cohere", Layout::kParallelOneNorm, Norm::kLayerNoBias},
+    {"cohere2", Layout::kParallelOneNorm, Norm::kLayerNoBias},
     {"ernie4_5", Layout::kSequential, Norm::kRms},
     {"exaone4", Layout::kNormedBlocks, Norm::kRms},
     {"falcon", Layout::kParallelTwoNorms, Norm::kLayer},  // one norm, or sequential, if its config says so
