@@ -42,6 +42,7 @@ Result<void> check_prefill(const PrefillRows& rows, const StepBounds& bounds) {
                     "{} of each of the first three and {} logit rows",
                     count, rows.slot.size(), rows.position.size(), rows.logit_rows.size(), bounds.chunk, bounds.slots));
   }
+  if (count == 0) return invalid("cannot prefill: found no ids, expected one at least");
   const auto embedded = std::ranges::count(rows.ids, kEmbedded);
   if (std::ssize(rows.embeddings) != embedded * bounds.embedding_size || (embedded > 0 && bounds.embedding_size == 0)) {
     return invalid(fmt::format("cannot prefill: found {} numbers of embeddings, expected {} rows of {}",

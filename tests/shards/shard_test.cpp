@@ -264,6 +264,7 @@ TEST(Shard, RefusesRowsAndSlotsThatItCannotHold) {
     return result.error().message;
   };
   EXPECT_THAT(message(rows({1, 2, 3, 4, 5}, 0, {-1, -1})), HasSubstr("found 5 ids"));
+  EXPECT_THAT(message(rows({}, 0, {-1, -1})), HasSubstr("found no ids"));
   EXPECT_THAT(message(rows({40}, 0, {-1, -1})), HasSubstr("found id 40"));
   EXPECT_THAT(message(rows({1}, 2, {-1, -1})), HasSubstr("slot 2"));
   EXPECT_THAT(message(rows({1}, 0, {-1})), HasSubstr("1 logit rows"));
