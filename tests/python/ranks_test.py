@@ -97,6 +97,15 @@ class StartedByMpirun(WithModel):
             thread.join(60)
         self.assertEqual(found, [self.expected] * 4)
 
+    def test_keeps_a_journal(self):
+        model, prompts = self.open(), [[1, 5 + row] for row in range(5)]
+        path = self.folder / "journal"
+        found = model.complete(prompts, max_new_tokens=5, journal=path)
+        with lockstep.Model(self.directory, dtype="float32") as one:
+            again = one.complete(prompts, max_new_tokens=5, journal=path)
+            self.assertEqual(one.counters["submitted"], 0)
+        self.assertEqual([row.outputs[0].token_ids for row in again], [row.outputs[0].token_ids for row in found])
+
     def test_a_lost_rank_is_a_pause(self):
         model = self.open()
         for rank in (1, 0):

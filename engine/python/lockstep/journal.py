@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,39 +22,27 @@ from . import _lockstep
 from .arrays import TokenRows
 from .calls import refuse_cancelled
 from .errors import Error, bad_input
+from .outputs import AnswerCopy
 from .remote import called
 
 _VERSION = 1
+_FIELDS = ("token_ids", "text", "finish_reason", "stop_string", "sequence_score", "cached_tokens", "logprobs")
 _SAMPLES, _SAMPLE_BYTES, _HEADER_BYTES = 32, 4096, 1 << 16  # of a weight file
 
 
-@dataclass(frozen=True)
-class JournalAnswer:
-    """One answer of a batch with a journal: the fields of `Answer` without arrays."""
+def _fields_of(answer: Any) -> dict[str, Any]:
+    """The fields of an answer that a line holds."""
+    return {name: getattr(answer, name) for name in _FIELDS}
 
-    token_ids: list[int]
-    text: str
-    finish_reason: str
-    stop_string: str
-    sequence_score: float | None
-    cached_tokens: int
-    logprobs: list[tuple[float, list[tuple[int, float]]]] | None
-    scores: None = None
-    logits: None = None
 
-    @classmethod
-    def of(cls, answer: _lockstep.Answer) -> JournalAnswer:
-        """A finished answer."""
-        return cls(answer.token_ids, answer.text, answer.finish_reason, answer.stop_string, answer.sequence_score,
-                   answer.cached_tokens, answer.logprobs)
-
-    @classmethod
-    def read(cls, fields: dict[str, Any]) -> JournalAnswer:
-        """An answer of a line."""
-        logprobs = fields["logprobs"]
-        if logprobs is not None:
-            logprobs = [(own, [(token, value) for token, value in top]) for own, top in logprobs]
-        return cls(**(fields | {"logprobs": logprobs}))
+def _answer_of(fields: dict[str, Any]) -> AnswerCopy:
+    """An answer of a line."""
+    if fields.keys() != set(_FIELDS):
+        raise ValueError
+    logprobs = fields["logprobs"]
+    if logprobs is not None:
+        logprobs = [(own, [(token, value) for token, value in top]) for own, top in logprobs]
+    return AnswerCopy(**(fields | {"logprobs": logprobs}))
 
 
 def _hash(text: bytes) -> str:
@@ -100,7 +87,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], facts: dict[str, Any], rows: int) -> None:
         self._path = os.fspath(path)
-        self.answers: dict[int, list[JournalAnswer]] = {}
+        self.answers: dict[int, list[AnswerCopy]] = {}
         try:
             self._file: IO[bytes] = open(self._path, "a+b")
         except OSError as error:
@@ -134,7 +121,7 @@ class Journal:
         for number, line in enumerate(lines[1:-1], 2):
             try:
                 entry = json.loads(line)
-                self.answers[entry["row"]] = [JournalAnswer.read(fields) for fields in entry["answers"]]
+                self.answers[entry["row"]] = [_answer_of(fields) for fields in entry["answers"]]
                 if not 0 <= entry["row"] < rows:
                     raise ValueError
             except (ValueError, KeyError, TypeError):
@@ -164,10 +151,11 @@ class Journal:
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
 
-    def add(self, row: int, answers: list[JournalAnswer]) -> None:
+    def add(self, row: int, answers: list[Any]) -> None:
         """Records the answers of a prompt."""
-        self._append({"row": row, "answers": [asdict(answer) for answer in answers]})
-        self.answers[row] = answers
+        fields = [_fields_of(answer) for answer in answers]
+        self._append({"row": row, "answers": fields})
+        self.answers[row] = [AnswerCopy(**of_one) for of_one in fields]
 
     def close(self) -> None:
         """Ends the use of the file, and waits until the disk has it."""
@@ -187,7 +175,7 @@ def refuse_callbacks(callbacks: tuple[Any, Any, Any], config: _lockstep.Generati
 
 def complete_with_journal(path: str | os.PathLike[str], facts: dict[str, Any], rows: int,
                           submit: Callable[[list[int]], _lockstep.PendingRequests],
-                          on_done: Callable[[int], None]) -> list[list[JournalAnswer]]:
+                          on_done: Callable[[int], None]) -> list[list[AnswerCopy]]:
     """The answers of `rows` prompts: those of the journal, and the others, which `submit(numbers)` starts.
 
     `on_done(rows)` is called for rows that have their answers.
@@ -214,7 +202,7 @@ def _record(journal: Journal, missing: list[int], pending: _lockstep.PendingRequ
                 answers = pending.answers_if_done(index)
                 if answers is not None:
                     refuse_cancelled("cannot complete", answers)
-                    journal.add(row, [JournalAnswer.of(answer) for answer in answers])
+                    journal.add(row, answers)
                     finished.append(index)
             for index in finished:
                 del left[index]

@@ -23,6 +23,29 @@ class Token(NamedTuple):
         return self.text
 
 
+@dataclass(frozen=True, repr=False)
+class AnswerCopy:
+    """An `Answer` of another process, or of a journal, which holds no arrays."""
+
+    token_ids: list[int]
+    text: str
+    finish_reason: str
+    stop_string: str
+    sequence_score: float | None
+    cached_tokens: int
+    logprobs: list[tuple[float, list[tuple[int, float]]]] | None
+    scores: np.ndarray | None = None
+    logits: np.ndarray | None = None
+    token_times: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"Answer(text={self.text!r}, finish_reason={self.finish_reason!r})"
+
+    @staticmethod
+    def of(answer: Any) -> AnswerCopy:
+        return AnswerCopy(**{field.name: getattr(answer, field.name) for field in fields(AnswerCopy)})
+
+
 @dataclass(frozen=True)
 class Completion:
     """A prompt and its answers, shaped as vLLM's RequestOutput."""

@@ -11,36 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from . import _lockstep
 from .errors import Error
+from .outputs import AnswerCopy
 
-Event = tuple[str, Any]  # "tokens", "done": more follow; "answers", "value", "failed": the last one
-_LAST = ("answers", "value", "failed")
-
-
-@dataclass(frozen=True, repr=False)
-class AnswerCopy:
-    """An `Answer` of another process."""
-
-    token_ids: list[int]
-    text: str
-    finish_reason: str
-    stop_string: str
-    sequence_score: float | None
-    cached_tokens: int
-    logprobs: list[tuple[float, list[tuple[int, float]]]] | None
-    scores: np.ndarray | None
-    logits: np.ndarray | None
-    token_times: Any
-
-    def __repr__(self) -> str:
-        return f"Answer(text={self.text!r}, finish_reason={self.finish_reason!r})"
-
-    @staticmethod
-    def of(answer: Any) -> AnswerCopy:
-        return AnswerCopy(**{name: getattr(answer, name) for name in AnswerCopy.__dataclass_fields__})
+Event = tuple[str, Any]  # "tokens", "rows": more follow; "answered", "value", "failed": the last one
+_LAST = ("answered", "value", "failed")
 
 
 class StreamedCopy(NamedTuple):
@@ -91,7 +67,7 @@ class RemotePending:
         self._cancel = cancel
         self._changed = threading.Condition()
         self._tokens: deque[StreamedCopy] = deque()
-        self._done = 0
+        self._rows: dict[int, list[AnswerCopy]] = {}  # answers of requests that are done
         self._last: Event | None = None
         self._listener: Callable[[], None] | None = None
 
@@ -103,8 +79,8 @@ class RemotePending:
                 self._skipped -= len(value) - len(new)
                 self._tokens.extend(new)
                 self.delivered += len(new)
-            elif name == "done":
-                self._done = max(self._done, value)
+            elif name == "rows":
+                self._rows |= value
             elif self._last is None:
                 self._last = event
             self._changed.notify_all()
@@ -136,10 +112,8 @@ class RemotePending:
         return self._last is not None
 
     def wait_done(self, seen: int) -> int:
-        self._wait(lambda: self._done > seen)
-        if self._last is not None:
-            return len(self)
-        return self._done
+        self._wait(lambda: len(self._rows) > seen)
+        return len(self) if self._last is not None else len(self._rows)
 
     def cancel(self) -> None:
         if self._last is None:
@@ -160,7 +134,13 @@ class RemotePending:
         function()
 
     def answers(self) -> list[list[AnswerCopy]]:
-        return self._value()
+        self._value()
+        return [self._rows[row] for row in range(len(self))]
+
+    def answers_if_done(self, row: int) -> list[AnswerCopy] | None:
+        if self._last is not None:
+            self._value()  # raises the failure of any
+        return self._rows.get(row)
 
     def scores(self) -> list[dict[str, Any]]:
         return self._value()
@@ -208,7 +188,7 @@ class CallRunner:
             name, arguments, keywords = call.rows
             return "value", called(self._open, name, *arguments, **keywords)
         if call.kind == "score":
-            return "answers", self._open.submit_texts(call.rows, call.top).scores()
+            return "value", self._open.submit_texts(call.rows, call.top).scores()
         config = self._open.generation_config()
         for name, value in call.changes:
             config.set(name, value)
@@ -221,11 +201,13 @@ class CallRunner:
             pending.cancel()
         while call.streams and (token := pending.next_token()) is not None:
             self._emit(number, ("tokens", [StreamedCopy(token.index, token.id, token.text)]))
-        done = 0
-        while done < len(pending):
+        done, missing = 0, set(range(len(pending)))
+        while missing:
             done = pending.wait_done(done)
-            self._emit(number, ("done", done))
-        return "answers", [[AnswerCopy.of(answer) for answer in of_one] for of_one in pending.answers()]
+            rows = {row: answers for row in missing if (answers := pending.answers_if_done(row)) is not None}
+            self._emit(number, ("rows", {row: [AnswerCopy.of(answer) for answer in rows[row]] for row in rows}))
+            missing -= rows.keys()
+        return "answered", None
 
 
 class RemoteModel:
