@@ -39,6 +39,7 @@ class OwnRanks:
         self.rank, self.size = self._ranks.rank, self._ranks.size
         self._opened: Any = None  # the last model of this rank
         self._has_left = False
+        self._serves = False  # now, for rank 0's script
 
     def _work(self) -> None:
         while True:
@@ -91,6 +92,7 @@ class OwnRanks:
             try:
                 self._serve(command)
             except Error as error:
+                self._serves = False
                 if error.kind in ("peer_lost", "deadline_exceeded", "internal"):
                     raise
                 # Rank 0 raises the same error; its script decides what follows.
@@ -102,7 +104,9 @@ class OwnRanks:
 
     def _serve(self, command: dict[str, Any]) -> None:
         options = _lockstep.open_options(**command["options"])
-        self.run(lambda: self._ranks.serve(command["directory"], options))
+        self._serves = True
+        self.run(lambda: self._ranks.serve(command["directory"], options))  # Ctrl-C leaves it at work
+        self._serves = False
 
     def open_for_all(self, directory: str, options: dict[str, Any]) -> Any:
         """Opens a model on all ranks, each of which runs the script."""
@@ -122,7 +126,7 @@ class OwnRanks:
 
     def end(self) -> None:
         """After the models are closed: the other ranks end too, and MPI."""
-        if self._has_left:
+        if self._has_left or self._serves:
             return
         try:
             if self._opened is not None and self._opened.is_open():
