@@ -12,17 +12,33 @@
 The engine's log lines go to the logger "lockstep" of Python's logging.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._lockstep import Answer, __version__
 from .config import generation_options
 from .errors import Error, InputError
-from .graph import Graph, GraphNode, GraphTensor
 from .model import Model
 from .outputs import Completion, GenerateOutput, Token
-from .plan import Plan, Sweep
 from .sampling_params import SamplingParams
 from .stream import TokenStream
-from .timeline import Timeline
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .graph import Graph, GraphNode, GraphTensor
+    from .plan import Plan, Sweep
+    from .timeline import Timeline
+
+# Imported when somebody asks for them.
+_LATER = {"Graph": "graph", "GraphNode": "graph", "GraphTensor": "graph", "Plan": "plan", "Sweep": "plan", "Timeline": "timeline"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+
 
 __all__ = [
     "Answer",

@@ -62,3 +62,10 @@ def show_progress(pending: _lockstep.PendingRequests) -> None:
         while move is not None and done < len(pending):
             before, done = done, pending.wait_done(done)
             move(done - before)
+
+
+def called(open_model: Any, function: str, *arguments: Any, **keywords: Any) -> Any:
+    """The result of `_lockstep.function(open_model, …)`, in the process of its rank 0."""
+    if isinstance(open_model, _lockstep.OpenModel):
+        return getattr(_lockstep, function)(open_model, *arguments, **keywords)
+    return open_model.call(function, arguments, keywords)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _lockstep
+from .calls import called
 from .errors import bad_input
-from .remote import called
 from .tables import html_table
 
 

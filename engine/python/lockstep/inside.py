@@ -125,7 +125,7 @@ class OwnRanks:
             self.run(ranks.leave)
 
     def end(self) -> None:
-        """After the models are closed: the other ranks end too, and MPI."""
+        """Closes the model; the other ranks end too, and MPI."""
         if self._has_left or self._serves:
             return
         try:
@@ -388,5 +388,5 @@ def _forget() -> None:
     _own_ranks = None
 
 
-atexit.register(_end)  # runs after the models are closed, since model.py registers that later
+atexit.register(_end)
 os.register_at_fork(after_in_child=_forget)

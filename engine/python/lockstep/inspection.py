@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from .graph import Graph, graph_of
-from .plan import Plan, plan_of
-from .timeline import Timeline, timeline_of
-
 if TYPE_CHECKING:
     from ._lockstep import OpenModel
+    from .graph import Graph
+    from .plan import Plan
+    from .timeline import Timeline
 
 
 class Inspection:
@@ -26,6 +25,8 @@ class Inspection:
 
         Raises `lockstep.InputError` for another name or rank.
         """
+        from .graph import graph_of
+
         with self._use() as engine:
             return graph_of(engine, name, rank, before_passes)
 
@@ -47,11 +48,15 @@ class Inspection:
 
         Raises `lockstep.InputError` for sizes that do not fit together and for unknown names.
         """
+        from .plan import plan_of
+
         with self._use() as engine:
             return plan_of(engine, tp, prompt_tokens, new_tokens, batch_size, max_seq_len, memory_budget, measure, probe,
                            machine)
 
     def timeline(self) -> Timeline:
         """The last steps, the slots and the ranks. `Answer.token_times` has the times of one answer's tokens."""
+        from .timeline import timeline_of
+
         with self._use() as engine:
             return timeline_of(engine)

@@ -20,10 +20,9 @@ import numpy as np
 
 from . import _lockstep
 from .arrays import TokenRows
-from .calls import refuse_cancelled
+from .calls import called, refuse_cancelled
 from .errors import Error, bad_input
 from .outputs import AnswerCopy
-from .remote import called
 
 _VERSION = 1
 _FIELDS = ("token_ids", "text", "finish_reason", "stop_string", "sequence_score", "cached_tokens", "logprobs")

@@ -12,17 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import _lockstep, inside, job
+from . import _lockstep
 from .arrays import TokenRows, read_rows
 from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of, process_of
-from .calls import finished, stream_to
+from .calls import called, finished, stream_to
 from .config import read_config
 from .drafting import check_assistant, read_drafting
 from .errors import Error, bad_input
 from .given_tokenizer import GivenTokenizer
 from .inspection import Inspection
 from .outputs import generate_output, sequences_of
-from .remote import called
 from .stream import ended_on_error
 from .text_calls import TextCalls
 from .tokenizer import Tokenizer
@@ -96,9 +95,11 @@ class Model(Inspection, TextCalls):
         if launch == "threads":
             self._open = _lockstep.open_on_threads(path, _lockstep.open_options(**options), 1 if tp is None else tp, _log)
         elif launch == "mpirun":
+            from .job import JobModel  # it imports much
+
             files = _lockstep.open_files(path, _lockstep.open_options(**options))
-            self._open = job.JobModel(files, {"directory": os.path.abspath(path), "options": options},
-                                      1 if tp is None else tp, launcher, start_deadline, _log)
+            self._open = JobModel(files, {"directory": os.path.abspath(path), "options": options},
+                                  1 if tp is None else tp, launcher, start_deadline, _log)
         elif launch == "inside":
             self._open = _open_inside(path, options, tp, script, communicator)
         else:
@@ -286,7 +287,9 @@ class Model(Inspection, TextCalls):
 def _open_inside(directory: str, options: dict[str, Any], tp: int | None, script: str, communicator: Any) -> Any:
     if script not in ("first", "all"):
         raise bad_input("cannot open a model", f"script={script!r}", "'first' or 'all'", "choose one")
-    ranks = inside.own_ranks(communicator)
+    from .inside import own_ranks
+
+    ranks = own_ranks(communicator)
     if tp is not None and tp != ranks.size:
         raise bad_input("cannot open a model", f"tp={tp} on {ranks.size} ranks", "one rank for each part",
                         "leave tp out, or start as many ranks")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _lockstep
+from .calls import called
 from .errors import InputError, bad_input
-from .remote import called
 from .tables import html_table, mebibytes, new_axes
 
 

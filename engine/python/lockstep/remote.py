@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from . import _lockstep
+from .calls import called
 from .errors import Error
 from .outputs import AnswerCopy
 
@@ -48,13 +49,6 @@ def refuse_callbacks(process: Any, is_met: Any, allowed: Any, launch: str) -> No
         raise Error(f"[python] cannot call processors, criteria or prefix_allowed_tokens_fn: found launch={launch!r}, whose "
                     "ranks are in other processes, expected the process of rank 0; use launch='threads', or 'inside' with "
                     "script='first'", "unsupported")
-
-
-def called(open_model: Any, function: str, *arguments: Any, **keywords: Any) -> Any:
-    """The result of `_lockstep.function(open_model, …)`, in the process of its rank 0."""
-    if isinstance(open_model, _lockstep.OpenModel):
-        return getattr(_lockstep, function)(open_model, *arguments, **keywords)
-    return open_model.call(function, arguments, keywords)
 
 
 class RemotePending:

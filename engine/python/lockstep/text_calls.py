@@ -15,7 +15,6 @@ from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion
 from .calls import finished, progress_bar, show_progress
 from .config import read_config
 from .given_tokenizer import AnswerTexts, GivenTokenizer, refuse_stop_strings
-from .journal import complete_with_journal, facts_of, refuse_callbacks
 from .outputs import Completion
 from .sampling_params import SamplingParams
 from .stream import TokenStream, ended_on_error
@@ -123,6 +122,8 @@ class TextCalls:
     def _complete_with_journal(self, engine: _lockstep.OpenModel, rows: TokenRows, config: _lockstep.GenerationConfig,
                                special: bool, callbacks: tuple[Any, Any, Any], progress: bool,
                                journal: str | os.PathLike[str]) -> list[list[Any]]:
+        from .journal import complete_with_journal, facts_of, refuse_callbacks
+
         refuse_callbacks(callbacks, config)
 
         def submit(numbers: list[int]) -> _lockstep.PendingRequests:

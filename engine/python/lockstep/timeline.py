@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _lockstep
-from .remote import called
+from .calls import called
 from .tables import html_table, new_axes
 
 STEP = np.dtype([("number", np.int64), ("kind", "U8"), ("rows", np.int64), ("begin_s", np.float64), ("end_s", np.float64)])
