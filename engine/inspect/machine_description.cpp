@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/inspect/measured_rates.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/short_number.h"
 #include "runtime/topology/discovery.h"
@@ -25,20 +26,6 @@ constexpr double kAssumedLinkBandwidth = 5e9;
 std::string in_words(const cost::Rates& rates) {
   return fmt::format("{} GB/s and {} GFLOP/s", short_number(rates.read_bytes_per_s / kGiga, 4),
                      short_number(rates.flops_per_s / kGiga, 4));
-}
-
-/// The best kernels of this machine with `threads` threads.
-Result<cost::Rates> measure(int threads, probe::Precision precision, std::optional<Bytes> per_thread,
-                            const Clock& clock) {
-  const probe::Options options{.threads = threads,
-                               .per_thread = per_thread.value_or(probe::default_per_thread(threads))};
-  LOCKSTEP_TRY(const auto prober, probe::Prober::create(options, clock));
-  LOCKSTEP_TRY(const auto reads, prober->read({}));
-  LOCKSTEP_TRY(std::vector<probe::Figure> dots, prober->multiply(precision, {}));
-  if (dots.empty()) {
-    LOCKSTEP_TRY(dots, prober->multiply(probe::Precision::kFloat32, {}));
-  }
-  return cost::Rates{probe::rate(probe::best_median(reads).sample), probe::rate(probe::best_median(dots).sample)};
 }
 
 Result<void> measure_limits(const MachineOptions& options, probe::Precision precision, const Clock& clock,

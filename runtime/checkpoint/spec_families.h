@@ -26,8 +26,6 @@ std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate
 std::span<const ModelType> gated_types();  // Llama and close variants
 std::span<const ModelType> dense_types();  // variants of Llama
 std::span<const ModelType> gemma_types();
-std::span<const ModelType> olmo_types();    // norms across all heads
-std::span<const ModelType> cohere_types();  // attention and MLP side by side, LayerNorm without a bias
 std::span<const ModelType> expert_types();  // mixtures of experts
 
 }  // namespace lockstep::checkpoint
