@@ -1,11 +1,16 @@
 #include "engine/python/inspection.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string_view>
 
 #include "engine/python/errors.h"
 #include "engine/python/open_model.h"
@@ -118,32 +123,36 @@ nb::list graphs(const OpenModel& open, int rank, bool before_passes) {
   return made;
 }
 
-/// The machine's rates under the names of MachineOptions' fields. Raises for another name.
-MachineOptions machine_of(const std::map<std::string, double>& rates) {
+/// A number of a machine, under the name of its field.
+struct MachineNumber {
+  std::string_view name;
+  void (*set)(MachineOptions& machine, double value);
+};
+
+constexpr MachineNumber kMachineNumbers[] = {
+    {"bandwidth", [](MachineOptions& machine, double value) { machine.bandwidth = value; }},
+    {"flops", [](MachineOptions& machine, double value) { machine.flops = value; }},
+    {"host_bandwidth", [](MachineOptions& machine, double value) { machine.host_bandwidth = value; }},
+    {"host_flops", [](MachineOptions& machine, double value) { machine.host_flops = value; }},
+    {"link_latency_us", [](MachineOptions& machine, double value) { machine.link_latency_us = value; }},
+    {"link_bandwidth", [](MachineOptions& machine, double value) { machine.link_bandwidth = value; }},
+    {"of_bandwidth", [](MachineOptions& machine, double value) { machine.of_bandwidth = value; }},
+    {"of_peak", [](MachineOptions& machine, double value) { machine.of_peak = value; }},
+};
+
+/// Raises for a name that no number has.
+MachineOptions machine_of(const std::map<std::string, double>& numbers) {
   MachineOptions machine;
-  for (const auto& [name, value] : rates) {
-    if (name == "bandwidth") {
-      machine.bandwidth = value;
-    } else if (name == "flops") {
-      machine.flops = value;
-    } else if (name == "host_bandwidth") {
-      machine.host_bandwidth = value;
-    } else if (name == "host_flops") {
-      machine.host_flops = value;
-    } else if (name == "link_latency_us") {
-      machine.link_latency_us = value;
-    } else if (name == "link_bandwidth") {
-      machine.link_bandwidth = value;
-    } else if (name == "of_bandwidth") {
-      machine.of_bandwidth = value;
-    } else if (name == "of_peak") {
-      machine.of_peak = value;
-    } else {
+  for (const auto& [name, value] : numbers) {
+    const auto known = std::ranges::find(kMachineNumbers, std::string_view(name), &MachineNumber::name);
+    if (known == std::end(kMachineNumbers)) {
+      std::vector<std::string_view> names;
+      for (const MachineNumber& number : kMachineNumbers) names.push_back(number.name);
       raise(Error{ErrorKind::kInvalidArgument,
-                  "[python] cannot plan: found machine option " + name +
-                      ", expected bandwidth, flops, host_bandwidth, host_flops, link_latency_us, link_bandwidth, "
-                      "of_bandwidth or of_peak; correct it"});
+                  fmt::format("[python] cannot plan: found machine option {}, expected one of {}; correct it", name,
+                              fmt::join(names, ", "))});
     }
+    known->set(machine, value);
   }
   return machine;
 }

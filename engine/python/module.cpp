@@ -170,7 +170,6 @@ void bind_ranks(nb::module_& module) {
            "set_variable"_a, "end_process"_a)
       .def_prop_ro("rank", &Ranks::rank)
       .def_prop_ro("size", &Ranks::size)
-      .def("hosts", &Ranks::hosts)
       .def("broadcast", &Ranks::broadcast)
       .def("serve", [](Ranks& ranks, const std::string& directory,
                        const OpenOptions& options) { ranks.serve(directory, options.model, options.engine); })

@@ -50,12 +50,6 @@ Ranks::~Ranks() {
   without_gil([this] { group_.reset(); });
 }
 
-std::vector<std::string> Ranks::hosts() const {
-  std::vector<std::string> hosts;
-  for (const RankPresence& rank : group_->presence()) hosts.push_back(rank.host);
-  return hosts;
-}
-
 std::string Ranks::broadcast(const std::string& text) {
   return value_of(without_gil([&] { return group_->broadcast(text); }));
 }

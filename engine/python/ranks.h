@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lockstep/engine.h"
 
@@ -31,8 +30,6 @@ class Ranks {
 
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
-  /// Of each rank; empty where it is not known yet. On rank 0.
-  std::vector<std::string> hosts() const;
   /// Rank 0's text, on every rank. @collective @blocking
   std::string broadcast(const std::string& text);
   /// Opens the model and runs this rank's steps until rank 0 closes it. On every rank except rank 0.

@@ -351,13 +351,13 @@ constexpr ModelType kDenseTypes[] = {
     {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
     {"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, kNoIdle},
     {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", read_hunyuan_v1_dense, kHunYuanIdle},
+    {"olmo2", "Olmo2ForCausalLM", read_olmo2, kNoIdle},
+    {"olmo3", "Olmo3ForCausalLM", read_olmo3, kOlmo3Idle},
+    {"olmoe", "OlmoeForCausalLM", read_olmoe, kNoIdle},
     {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
     {"stablelm", "StableLmForCausalLM", read_stablelm, kStableLmIdle},
     {"starcoder2", "Starcoder2ForCausalLM", read_starcoder2, kStarcoder2Idle},
-    {"olmo2", "Olmo2ForCausalLM", read_olmo2, kNoIdle},
-    {"olmo3", "Olmo3ForCausalLM", read_olmo3, kOlmo3Idle},
-    {"olmoe", "OlmoeForCausalLM", read_olmoe, kNoIdle},
 };
 
 }  // namespace

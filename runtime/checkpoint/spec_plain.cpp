@@ -290,6 +290,8 @@ constexpr std::string_view kCohere2Idle[] = {
 
 constexpr ModelType kPlainTypes[] = {
     {"bloom", "BloomForCausalLM", read_bloom},
+    {"cohere", "CohereForCausalLM", read_cohere, kCohereIdle},
+    {"cohere2", "Cohere2ForCausalLM", read_cohere2, kCohere2Idle},
     {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
     {"gpt2", "GPT2LMHeadModel", read_gpt2},
     {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
@@ -297,8 +299,6 @@ constexpr ModelType kPlainTypes[] = {
     {"nemotron", "NemotronForCausalLM", read_nemotron, kNoIdle},
     {"opt", "OPTForCausalLM", read_opt},
     {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
-    {"cohere", "CohereForCausalLM", read_cohere, kCohereIdle},
-    {"cohere2", "Cohere2ForCausalLM", read_cohere2, kCohere2Idle},
 };
 
 }  // namespace

@@ -15,13 +15,14 @@ import unittest
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
+for folder in ("launch", "serve"):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / folder))
 import launches
 import lockstep
-import test_folder
-import tiny_model
+import one_model
+import served
+from one_model import PROMPT
 
-PROMPT = [1, 17, 23, 99]
 LAUNCHER = "mpirun --oversubscribe -n {ranks}"
 os.environ.update(launches.environment())
 
@@ -33,21 +34,20 @@ def long(model, **options):
 def rank_processes(model):
     """{rank: pid} of a model's job."""
     found = {}
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    for pid in served.processes_below(os.getpid()):
         try:
-            variables = dict(item.split("=", 1) for item in (folder / "environ").read_text().split("\0") if "=" in item)
-            if variables.get("LOCKSTEP_PYTHON_JOB", "").startswith(model._open._folder) and "OMPI_COMM_WORLD_RANK" in variables:
-                found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+            variables = served.variables_of(pid)
         except OSError:
-            continue
+            continue  # it has ended meanwhile
+        if variables.get("LOCKSTEP_PYTHON_JOB", "").startswith(model._open._folder) and "OMPI_COMM_WORLD_RANK" in variables:
+            found[int(variables["OMPI_COMM_WORLD_RANK"])] = pid
     return found
 
 
-class WithModel(test_folder.FolderTests):
+class WithModel(one_model.WithDirectory):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.directory = tiny_model.write(cls.folder / "model")
         with lockstep.Model(cls.directory, dtype="float32") as model:
             cls.expected = long(model)
             cls.scores = model.score(cls.expected, top=3)

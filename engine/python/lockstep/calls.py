@@ -1,4 +1,4 @@
-"""The wait of a call for its requests."""
+"""What the calls of a model share: waits for their requests, and functions that look into it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _lockstep
 from .callbacks import is_of_transformers
-from .errors import Error
+from .errors import closed_meanwhile
 
 
 def finished(what: str, pending: _lockstep.PendingRequests) -> list[list[_lockstep.Answer]]:
@@ -25,8 +25,7 @@ def finished(what: str, pending: _lockstep.PendingRequests) -> list[list[_lockst
 def refuse_cancelled(what: str, answers: list[_lockstep.Answer]) -> None:
     """Raises where an answer was cut short."""
     if any(answer.finish_reason == "cancelled" for answer in answers):
-        raise Error(f"[python] {what}: found a model that was closed during the call, expected it open until the end; "
-                    "close it later", "cancelled")
+        raise closed_meanwhile(what)
 
 
 def stream_to(streamer: Any, prompt: np.ndarray, pending: _lockstep.PendingRequests) -> None:

@@ -53,3 +53,9 @@ def from_engine(kind: str, message: str, rank: int | None) -> Error:
 def bad_input(what: str, found: str, expected: str, advice: str) -> InputError:
     """The exception for input that this package rejects."""
     return InputError(f"[python] {what}: found {found}, expected {expected}; {advice}", "invalid_argument")
+
+
+def closed_meanwhile(what: str) -> Error:
+    """The exception of a call whose model was closed before its end."""
+    return Error(f"[python] {what}: found a model that was closed during the call, expected it open until the end; close it "
+                 "later", "cancelled")

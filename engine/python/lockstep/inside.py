@@ -22,23 +22,24 @@ from typing import Any
 
 from . import _lockstep
 from .errors import Error, bad_input
+from .log import log_line
 from .remote import Call, CallRunner, Event, RemoteModel
 
 _END_SECONDS = 30.0
 _MEETING_SECONDS = 60.0
+_ALL = "launch='inside' with script='all'"
 
 
 class OwnRanks:
     """The group of the launch, one for the process."""
 
-    def __init__(self, communicator: Any, log: Callable[[int, str, str], None]) -> None:
+    def __init__(self, communicator: Any) -> None:
         self._tasks: queue.Queue[tuple[Callable[[], Any], list[Any], threading.Event]] = queue.Queue()
         threading.Thread(target=self._work, name="lockstep MPI", daemon=True).start()
         self.handle = _handle_of(communicator)
-        self._ranks = self.run(lambda: _lockstep.Ranks(self.handle, log, os.environ.__setitem__, _end_process))
-        self.rank, self.size = self._ranks.rank, self._ranks.size
+        self.group = self.run(lambda: _lockstep.Ranks(self.handle, log_line, os.environ.__setitem__, _end_process))
+        self.rank, self.size = self.group.rank, self.group.size
         self._opened: Any = None  # the last model of this rank
-        self._has_left = False
         self._serves = False  # now, for rank 0's script
 
     def _work(self) -> None:
@@ -51,7 +52,7 @@ class OwnRanks:
             del task, result  # what they refer to may have to go before the next one comes
             done.set()
 
-    def _begin(self, task: Callable[[], Any]) -> tuple[list[Any], threading.Event]:
+    def begin(self, task: Callable[[], Any]) -> tuple[list[Any], threading.Event]:
         result: list[Any] = []
         done = threading.Event()
         self._tasks.put((task, result, done))
@@ -59,7 +60,7 @@ class OwnRanks:
 
     def run(self, task: Callable[[], Any]) -> Any:
         """Runs `task` on the thread that has MPI."""
-        result, done = self._begin(task)
+        result, done = self.begin(task)
         while not done.wait(1.0):  # Ctrl-C interrupts it
             pass
         value, error = result[0]
@@ -72,41 +73,44 @@ class OwnRanks:
             raise Error("[python] cannot open a model: found another one that is open on the ranks of this launch, expected "
                         "one at a time; close it first", "failed_precondition")
 
-    def _tell(self, command: dict[str, Any]) -> None:
-        self.run(lambda: self._ranks.broadcast(json.dumps(command)))
+    def tell(self, command: dict[str, Any]) -> None:
+        self.run(lambda: self.group.broadcast(json.dumps(command)))
 
     def open(self, directory: str, options: dict[str, Any]) -> Any:
         """Opens a model on all ranks. On rank 0."""
         self._check_free()
         read = _lockstep.open_options(**options)  # before the others hear of it: it may raise
-        self._tell({"do": "open", "directory": directory, "options": options})
-        self._opened = InsideModel(self, self.run(lambda: _lockstep.open_on_ranks(directory, read, self._ranks)))
+        self.tell({"do": "open", "directory": directory, "options": options})
+        self._opened = InsideModel(self, self.run(lambda: _lockstep.open_on_ranks(directory, read, self.group)))
         return self._opened
 
     def serve_to_the_end(self) -> None:
         """Serves rank 0's models until rank 0 ends, then ends this process. On the other ranks."""
-        while (command := self._next_command())["do"] == "open":
+        while (command := self.next_command())["do"] == "open":
             if "address" in command:
                 raise Error("[python] cannot serve: found script='all' on rank 0, expected script='first' as here; open "
                             "the model in the same way on every rank", "failed_precondition")
             try:
                 self._serve(command)
             except Error as error:
-                self._serves = False
                 if error.kind in ("peer_lost", "deadline_exceeded", "internal"):
                     raise
                 # Rank 0 raises the same error; its script decides what follows.
         self._leave()
         sys.exit(0)
 
-    def _next_command(self) -> dict[str, Any]:
-        return json.loads(self.run(lambda: self._ranks.broadcast("")))
+    def next_command(self) -> dict[str, Any]:
+        return json.loads(self.run(lambda: self.group.broadcast("")))
 
     def _serve(self, command: dict[str, Any]) -> None:
         options = _lockstep.open_options(**command["options"])
         self._serves = True
-        self.run(lambda: self._ranks.serve(command["directory"], options))  # Ctrl-C leaves it at work
-        self._serves = False
+        try:
+            self.run(lambda: self.group.serve(command["directory"], options))
+        except Error:
+            self._serves = False
+            raise
+        self._serves = False  # not after Ctrl-C, which leaves it at work
 
     def open_for_all(self, directory: str, options: dict[str, Any]) -> Any:
         """Opens a model on all ranks, each of which runs the script."""
@@ -119,26 +123,24 @@ class OwnRanks:
         return self._opened
 
     def _leave(self) -> None:
-        if not self._has_left:
-            self._has_left = True
-            ranks, self._ranks, self._opened = self._ranks, None, None
-            self.run(ranks.leave)
+        group, self.group, self._opened = self.group, None, None
+        self.run(group.leave)
 
     def end(self) -> None:
         """Closes the model; the other ranks end too, and MPI."""
-        if self._has_left or self._serves:
+        if self.group is None or self._serves:
             return
         try:
             if self._opened is not None and self._opened.is_open():
                 self._opened.close()
             if self.rank == 0:
-                self._tell({"do": "end"})
-            elif self._next_command()["do"] != "end":
+                self.tell({"do": "end"})
+            elif self.next_command()["do"] != "end":
                 return  # this rank's script has ended early: rank 0 will miss it
             self._leave()
         except Error as error:
             print(error, file=sys.stderr)
-        self._ranks = self._opened = None
+        self.group = self._opened = None
 
 
 class InsideModel:
@@ -161,92 +163,67 @@ class InsideModel:
             self.close()
 
 
-class LeadingModel(InsideModel):
-    """Rank 0's part of a model that all ranks call: it makes each call once, and sends its events to the others."""
+class LeadingModel(RemoteModel):
+    """Rank 0's part of a model that all ranks call: it makes each call once, and sends its events to all."""
+
+    launch = _ALL
 
     def __init__(self, ranks: OwnRanks, directory: str, options: dict[str, Any], read: Any) -> None:
         key = secrets.token_bytes(32)
-        host = socket.gethostname()
         with Listener(("0.0.0.0", 0), backlog=ranks.size, authkey=key) as listener:
-            address = [host, listener.address[1]]
-            ranks._tell({"do": "open", "directory": directory, "options": options, "address": address,
-                         "key": key.hex()})
-            super().__init__(ranks, ranks.run(lambda: _lockstep.open_on_ranks(directory, read, ranks._ranks)))
+            ranks.tell({"do": "open", "directory": directory, "options": options, "key": key.hex(),
+                        "address": [socket.gethostname(), listener.address[1]]})
+            self._own = InsideModel(ranks, ranks.run(lambda: _lockstep.open_on_ranks(directory, read, ranks.group)))
+            super().__init__(self._own)
             self._others = _accept_all(listener, ranks.size - 1)
         self._sending = threading.Lock()
-        self._own = _OwnCalls(self)
-        self._runner = CallRunner(self._open, self._emit)
+        self._runner = CallRunner(self._own, self._emit)
 
-    def _emit(self, number: int, event: Event) -> None:
+    def _tell_others(self, number: int, event: Event) -> None:
         with self._sending:
             for other in self._others:
                 try:
                     other.send((number, event))
                 except OSError:
                     pass  # it is lost: the group says so
-        self._own._receive(number, event)
 
-    def submit(self, **request: Any) -> Any:
-        return self._own.submit(**request)
+    def _emit(self, number: int, event: Event) -> None:
+        self._tell_others(number, event)
+        self._receive(number, event)
 
-    def submit_texts(self, texts: list[Any], top: int) -> Any:
-        return self._own.submit_texts(texts, top)
+    def _send(self, number: int, call: Call) -> None:
+        self._tell_others(number, ("call", _mark_of(call)))
+        self._runner.start(number, call)
 
-    def call(self, function: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        return self._own.call(function, arguments, keywords)
-
-    def facts(self) -> dict[str, Any]:
-        return self._own.facts()
-
-    def counters(self) -> dict[str, int]:
-        return self._own.counters()
+    def _send_cancel(self, number: int) -> None:
+        self._runner.cancel(number)
 
     def close(self) -> None:
-        if not self._own._is_open:
+        if not self._is_open:
             return
-        self._own._note_last()
-        self._own._is_open = False
-        super().close()
+        self._note_last()
+        self._is_open = False
+        self._own.close()
         for other in self._others:
             other.close()
         self._others = []
 
 
-class _OwnCalls(RemoteModel):
-    launch = "inside', script='all"
-
-    def __init__(self, leading: LeadingModel) -> None:
-        super().__init__(leading._open)
-        self._leading = leading
-
-    def _send(self, number: int, call: Call) -> None:
-        self._leading._emit(number, ("call", _mark_of(call)))
-        self._leading._runner.start(number, call)
-
-    def _receive(self, number: int, event: Event) -> None:
-        if event[0] != "call":
-            super()._receive(number, event)
-
-    def _send_cancel(self, number: int) -> None:
-        self._leading._runner.cancel(number)
-
-
 class FollowingModel(RemoteModel):
     """Another rank's part: it serves, and takes the results of rank 0's calls for its own."""
 
-    launch = "inside', script='all"
+    launch = _ALL
 
     def __init__(self, ranks: OwnRanks, directory: str, options: dict[str, Any]) -> None:
         super().__init__(_lockstep.open_files(directory, _lockstep.open_options(**options)))
-        command = ranks._next_command()
+        command = ranks.next_command()
         if command["do"] != "open" or "address" not in command:
             raise Error("[python] cannot open a model: found script='first' on rank 0 or its end, expected script='all' as "
                         "here; open the model in the same way on every rank", "failed_precondition")
-        self._ranks = ranks
         self._order = threading.RLock()  # of the events of a call
         self._early: dict[int, list[Event]] = {}  # of calls that this rank has not made yet
-        self._served, self._has_served = ranks._begin(
-            lambda: ranks._ranks.serve(command["directory"], _lockstep.open_options(**command["options"])))
+        self._served, self._has_served = ranks.begin(
+            lambda: ranks.group.serve(command["directory"], _lockstep.open_options(**command["options"])))
         host, port = command["address"]
         self._connection = None
         while self._connection is None:
@@ -360,17 +337,11 @@ def _end_process(message: str) -> None:
 _own_ranks: OwnRanks | None = None
 
 
-def _log(rank: int, level: str, line: str) -> None:
-    import logging
-
-    logging.getLogger("lockstep").log(getattr(logging, level.upper()), "rank %d: %s", rank, line)
-
-
 def own_ranks(communicator: Any) -> OwnRanks:
     """The ranks of this process's launch; joins them once."""
     global _own_ranks
     if _own_ranks is None:
-        _own_ranks = OwnRanks(communicator, _log)
+        _own_ranks = OwnRanks(communicator)
     elif communicator is not None and _handle_of(communicator) != _own_ranks.handle:
         raise bad_input("cannot open a model", "another communicator than of the first model inside this launch", "the same",
                         "pass the same communicator")
@@ -385,6 +356,8 @@ def _end() -> None:
 def _forget() -> None:
     """In a forked child, which has no ranks."""
     global _own_ranks
+    if _own_ranks is not None and _own_ranks.group is not None:
+        _own_ranks.group.disown()
     _own_ranks = None
 
 

@@ -18,7 +18,8 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .errors import Error, bad_input
+from .errors import Error, bad_input, closed_meanwhile
+from .log import log_line
 from .remote import Call, CallRunner, Event, RemoteModel
 
 _ADDRESS = "LOCKSTEP_PYTHON_JOB"  # the socket of the process that has started the ranks
@@ -30,17 +31,15 @@ _LOST = ("peer_lost", "deadline_exceeded")  # the ranks have to be started again
 class JobModel(RemoteModel):
     """A model on ranks of `launcher`. Open calls go on after a loss: their answers do not depend on it."""
 
-    launch = "mpirun"
+    launch = "launch='mpirun'"
 
-    def __init__(self, files: Any, arguments: dict[str, Any], tp: int, launcher: str, start_deadline: float,
-                 log: Any) -> None:
+    def __init__(self, files: Any, arguments: dict[str, Any], tp: int, launcher: str,
+                 start_deadline: float) -> None:
         super().__init__(files)
         self._arguments = arguments
         self._words = _words(launcher, tp)
         self._start_deadline = start_deadline
-        self._log = log
         self._sending = threading.Lock()
-        self._closing = False
         self._ended = threading.Event()
         self._folder = tempfile.mkdtemp(prefix="lockstep-")  # of this user alone
         self._process: subprocess.Popen[bytes] | None = None
@@ -118,32 +117,29 @@ class JobModel(RemoteModel):
             assert self._connection is not None
             try:
                 number, event = self._connection.recv()
-            except (EOFError, OSError) as error:
-                if self._closing:
+            except (EOFError, OSError):
+                if not self._is_open:  # it is being closed
                     break
-                if starts == _MOST_STARTS or not self._start_again(error):
+                if starts == _MOST_STARTS or not self._start_again():
                     self._is_open = False
                     self._fail_calls(Error(f"[python] lost the ranks: found {starts} starts without an answer, expected "
                                            "ranks that serve; see their log", "peer_lost"))
                     break
                 starts += 1
                 continue
-            if number is None:
-                self._log(*event)
-                continue
             starts = 1
             self._receive(number, event)
         self._ended.set()
 
-    def _start_again(self, error: BaseException) -> bool:
-        self._log(0, "warning", f"[python] the ranks are lost ({self._last_words()}); they start again, and "
-                                f"{len(self._calls)} open calls go on")
+    def _start_again(self) -> bool:
+        log_line(0, "warning", f"[python] the ranks are lost ({self._last_words()}); they start again, and "
+                               f"{len(self._calls)} open calls go on")
         with self._sending:  # calls that begin meanwhile are sent after those that are open
             self._end_processes()
             try:
                 self._start()
             except Error as failure:
-                self._log(0, "error", str(failure))
+                log_line(0, "error", str(failure))
                 return False
             with self._mutex:
                 calls = dict(self._calls)
@@ -186,15 +182,13 @@ class JobModel(RemoteModel):
         self._process = None
 
     def close(self) -> None:
-        if not self._is_open or self._closing:
+        if not self._is_open:
             return
         self._note_last()
-        self._closing = True
         self._is_open = False
         with self._sending:
             self._pass_on(("close", None))
-        self._fail_calls(Error("[python] cannot end the call: found a model that was closed during the call, expected it "
-                               "open until the end; close it later", "cancelled"))
+        self._fail_calls(closed_meanwhile("cannot end the call"))
         self._ended.wait(_END_SECONDS)
         if self._process is not None:
             try:
@@ -205,7 +199,7 @@ class JobModel(RemoteModel):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def disown(self) -> None:
-        self._closing, self._is_open = True, False
+        self._is_open = False
         self._process = None
 
 
@@ -237,7 +231,7 @@ def main() -> None:
         connection = Connection(client.detach())
     sending = threading.Lock()
 
-    def send(number: int | None, event: Event | tuple[Any, ...]) -> None:
+    def send(number: int, event: Event) -> None:
         with sending:
             try:
                 connection.send((number, event))

@@ -21,16 +21,11 @@ from .drafting import check_assistant, read_drafting
 from .errors import Error, bad_input
 from .given_tokenizer import GivenTokenizer
 from .inspection import Inspection
+from .log import log_line
 from .outputs import generate_output, sequences_of
 from .stream import ended_on_error
 from .text_calls import TextCalls
 from .tokenizer import Tokenizer
-
-
-def _log(rank: int, level: str, line: str) -> None:
-    import logging
-
-    logging.getLogger("lockstep").log(getattr(logging, level.upper()), "rank %d: %s", rank, line)
 
 
 class Model(Inspection, TextCalls):
@@ -93,13 +88,13 @@ class Model(Inspection, TextCalls):
                    "looks_up": looks_up}
         path = os.fspath(directory)
         if launch == "threads":
-            self._open = _lockstep.open_on_threads(path, _lockstep.open_options(**options), 1 if tp is None else tp, _log)
+            self._open = _lockstep.open_on_threads(path, _lockstep.open_options(**options), 1 if tp is None else tp, log_line)
         elif launch == "mpirun":
             from .job import JobModel  # it imports much
 
             files = _lockstep.open_files(path, _lockstep.open_options(**options))
             self._open = JobModel(files, {"directory": os.path.abspath(path), "options": options},
-                                  1 if tp is None else tp, launcher, start_deadline, _log)
+                                  1 if tp is None else tp, launcher, start_deadline)
         elif launch == "inside":
             self._open = _open_inside(path, options, tp, script, communicator)
         else:
@@ -109,7 +104,7 @@ class Model(Inspection, TextCalls):
         self._tokenizer = Tokenizer(self._open) if tokenizer is None else GivenTokenizer(tokenizer, self._vocabulary)
         _open_models.add(self)
         for warning in self._open.warnings():
-            _log(0, "warning", warning)
+            log_line(0, "warning", warning)
 
     def __enter__(self) -> Model:
         return self
@@ -310,7 +305,7 @@ def _close_all() -> None:
         try:
             model.close()
         except Error as error:
-            _log(0, "error", str(error))
+            log_line(0, "error", str(error))
         with model._idle:
             model._idle.wait_for(lambda uses=model: uses._uses == 0, timeout=5)
 

@@ -40,13 +40,9 @@ class Call:
     special_text: bool = False
 
 
-def call_of(rows: list[Any], config: Any, streams: bool, special_text: bool) -> Call:
-    return Call("generate", rows, config.changes, streams=streams, special_text=special_text)
-
-
 def refuse_callbacks(process: Any, is_met: Any, allowed: Any, launch: str) -> None:
     if process is not None or is_met is not None or allowed is not None:
-        raise Error(f"[python] cannot call processors, criteria or prefix_allowed_tokens_fn: found launch={launch!r}, whose "
+        raise Error(f"[python] cannot call processors, criteria or prefix_allowed_tokens_fn: found {launch}, whose "
                     "ranks are in other processes, expected the process of rank 0; use launch='threads', or 'inside' with "
                     "script='first'", "unsupported")
 
@@ -174,10 +170,8 @@ class CallRunner:
                 self._cancelled.discard(number)
 
     def _last_event(self, number: int, call: Call) -> Event:
-        if call.kind == "facts":
-            return "value", self._open.facts()
-        if call.kind == "counters":
-            return "value", self._open.counters()
+        if call.kind in ("facts", "counters"):
+            return "value", getattr(self._open, call.kind)()
         if call.kind == "function":
             name, arguments, keywords = call.rows
             return "value", called(self._open, name, *arguments, **keywords)
@@ -207,7 +201,7 @@ class CallRunner:
 class RemoteModel:
     """What a `_lockstep.OpenModel` is to `Model`, with the calls in `_send`. Files are read in this process as well."""
 
-    launch = "?"
+    launch: str  # how its ranks are launched, in a message
 
     def __init__(self, files: _lockstep.OpenModel) -> None:
         self._files = files
@@ -256,7 +250,7 @@ class RemoteModel:
     def submit(self, *, rows: list[Any], config: Any, streams: bool, special_text: bool, process: Any, is_met: Any,
                allowed: Any) -> RemotePending:
         refuse_callbacks(process, is_met, allowed, self.launch)
-        return self._begin(call_of(rows, config, streams, special_text))
+        return self._begin(Call("generate", rows, config.changes, streams=streams, special_text=special_text))
 
     def submit_texts(self, texts: list[Any], top: int) -> RemotePending:
         return self._begin(Call("score", texts, [], top=top))

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& grap
   LOCKSTEP_TRY_VOID(executable->capture());
   LOCKSTEP_TRY(executable->timer_, StepTimer::create(*device.context, *device.limit.clock));
   // A kernel that waits for a rank holds up calls of that rank: the driver frees memory once the device has no work,
-  // and lets no other thread launch meanwhile. So nobody starts a step before everybody is done here.
+  // and lets no other thread launch meanwhile. So no rank returns from here before every rank has compiled.
   if (graph.ranks > 1) LOCKSTEP_TRY_VOID(communicator->barrier(device::Stream::host()));
   return executable;
 }

@@ -103,13 +103,17 @@ TEST(CudaSteps, FreeEverythingThatTheyTook) {
   EXPECT_EQ(counts().allocations, before);
 }
 
+/// Of two ranks that share a GPU.
+BackendUnderTest two_on_a_gpu(Duration deadline) {
+  return {.name = "Cuda", .make = [deadline](int) {
+            return cuda::make_backend(
+                {.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA), .ranks_of_device = 2, .deadline = deadline});
+          }};
+}
+
 TEST(CudaSteps, NameTheRankThatDoesNotCome) {
   const TinyOptions options{.ranks = 2};
-  const BackendUnderTest hurried{.name = "Cuda", .make = [](int) {
-                                   return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA),
-                                                              .ranks_of_device = 2,
-                                                              .deadline = std::chrono::milliseconds(200)});
-                                 }};
+  const BackendUnderTest hurried = two_on_a_gpu(std::chrono::milliseconds(200));
   run_ranks(2, [&](int rank, device::Communicator& communicator) {
     const TinyRank tiny = make_tiny_rank(options, rank);
     Session session(hurried, tiny.graphs, &communicator);
@@ -146,11 +150,7 @@ class LateCommunicator final : public trace::ObservedCommunicator {
 // A kernel that waits for a rank keeps that rank from freeing memory, when they share a GPU.
 TEST(CudaSteps, StartOnceEveryRankHasCompiled) {
   const TinyOptions options{.ranks = 2};
-  const BackendUnderTest hurried{.name = "Cuda", .make = [](int) {
-                                   return cuda::make_backend({.driver = cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA),
-                                                              .ranks_of_device = 2,
-                                                              .deadline = std::chrono::seconds(2)});
-                                 }};
+  const BackendUnderTest hurried = two_on_a_gpu(std::chrono::seconds(2));
   run_ranks(2, [&](int rank, device::Communicator& communicator) {
     const TinyRank tiny = make_tiny_rank(options, rank);
     LateCommunicator late(communicator);
