@@ -31,6 +31,7 @@ struct Capabilities {
   bool rows_of_one_slot = false;   // every prefill chunk must hold rows of one slot only
   bool bounded_attention = false;  // the cost of attention grows with the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
+  bool recurrences = false;        // runs layers that carry a state from row to row
   bool whole_group = false;       // one program serves all ranks; it is compiled from every rank's graph, before passes
   bool host_threads = false;      // computes with host threads, and binds them to the cores that it is given
   std::string host_instructions;  // the host's instruction set that its kernels use; empty: none
@@ -115,7 +116,8 @@ class Store {
   /// arrive. Called between steps; every slot is reset before its next use.
   virtual void release_caches() {}
 
-  /// The logical contents [slots, heads, capacity, head_dim] of a KV cache, for tests and tools; may allocate.
+  /// The logical contents of a KV cache [slots, heads, capacity, head_dim], or of what a recurrence carries on, for
+  /// tests and tools; may allocate.
   virtual Result<std::vector<std::byte>> read_cache(StateId state) const = 0;
   /// The address of the state's first byte, constant for the life of the store.
   virtual const void* state_address(StateId state) const = 0;

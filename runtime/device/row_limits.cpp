@@ -22,6 +22,13 @@ Result<void> RowCheck::run(std::span<const int32_t> slots, std::span<const int32
     if (slots[row] < 0) continue;
     const int64_t at = positions[row];
     if (slots[row] >= limits_.slots || at < 0 || at >= limits_.positions) return row_outside(row, slots[row], at);
+    if (limits_.in_runs) {
+      Range& run = of_slot_[static_cast<size_t>(slots[row])];
+      const bool goes_on = row > 0 && slots[row - 1] == slots[row];
+      if (run.size() > 0 && (!goes_on || at != run.end)) return run_broken(row, slots[row], at, run.end);
+      run = run.size() == 0 ? Range{at, at + 1} : Range{run.begin, at + 1};
+      continue;
+    }
     if (limits_.window == 0) continue;
     Range& step = of_slot_[static_cast<size_t>(slots[row])];
     step = step.size() == 0 ? Range{at, at + 1} : Range{std::min(step.begin, at), std::max(step.end, at + 1)};
@@ -36,6 +43,14 @@ Error RowCheck::row_outside(size_t row, int64_t slot, int64_t position) const {
           fmt::format("[{}] cannot run row {}: found slot {} and position {}, expected a slot below {} and a position "
                       "below {}",
                       component_, row, slot, position, limits_.slots, limits_.positions)};
+}
+
+Error RowCheck::run_broken(size_t row, int64_t slot, int64_t position, int64_t expected) const {
+  return {
+      ErrorKind::kInvalidArgument,
+      fmt::format("[{}] cannot run row {}: found slot {} and position {}, expected the row after its position {}: a "
+                  "recurrence takes the rows of a slot one after the other",
+                  component_, row, slot, position, expected - 1)};
 }
 
 Error RowCheck::window_lost(int64_t slot, const Range& step) const {

@@ -158,6 +158,18 @@ ValueId GraphBuilder::attention(ValueId q, ValueId k_cache, ValueId v_cache, Val
   return add_result(Op::kAttention, std::move(operands), std::move(attributes));
 }
 
+ValueId GraphBuilder::causal_conv(ValueId x, ValueId weight, ValueId rows, ValueId slot, ValueId position,
+                                  std::string activation) {
+  Attributes attributes;
+  if (!activation.empty()) attributes.emplace("activation", std::move(activation));
+  return add_result(Op::kCausalConv, {x, weight, rows, slot, position}, std::move(attributes));
+}
+
+ValueId GraphBuilder::gated_delta_rule(std::vector<ValueId> operands, std::vector<int64_t> head_map, double epsilon) {
+  return add_result(Op::kGatedDeltaRule, std::move(operands),
+                    {{"head_map", std::move(head_map)}, {"epsilon", epsilon}});
+}
+
 ValueId GraphBuilder::activation(ValueId x, std::string activation) {
   return add_result(Op::kActivation, {x}, {{"activation", std::move(activation)}});
 }

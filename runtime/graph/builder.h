@@ -95,6 +95,11 @@ class GraphBuilder {
   /// dt[T, heads · head_dim].
   ValueId attention(ValueId q, ValueId k_cache, ValueId v_cache, ValueId slot, ValueId position,
                     AttentionOptions options);
+  /// dt[T, N]: each channel convolved with its taps over the slot's last rows. `activation` may be empty. `rows` is the
+  /// state of the last inputs.
+  ValueId causal_conv(ValueId x, ValueId weight, ValueId rows, ValueId slot, ValueId position, std::string activation);
+  /// dt[T, value heads · head size]; operands as in OPERATIONS.md.
+  ValueId gated_delta_rule(std::vector<ValueId> operands, std::vector<int64_t> head_map, double epsilon);
   ValueId activation(ValueId x, std::string activation);
   ValueId gated_activation(ValueId gate, ValueId up, std::string activation);
   /// f32[T, E]: the softmax over the `chosen` highest logits of each row, or their shares of the softmax `over` "all";

@@ -89,7 +89,18 @@ int64_t expert_flops(const Graph& graph, const Node& node) {
   return clipped_product(2, clipped_product(row_experts, elements) / route.shape[1]);
 }
 
+/// Arithmetic of a recurrence in blocks: products of each row with the state at its block's border (three with the
+/// making of that state) and, on average, with half the rows of a block.
+int64_t delta_rule_flops(const Graph& graph, const Node& node) {
+  const Shape& keys = operand_type(graph, node, 4).shape;     // [S, 2·G, k, B]
+  const Shape& borders = operand_type(graph, node, 7).shape;  // [S, 2·H, k, v]
+  const int64_t of_keys = clipped_product(keys[1] / 2, clipped_product(keys[2], keys[3]));
+  const int64_t of_values = clipped_product(borders[1] / 2, clipped_product(borders[3], 3 * borders[2] + keys[3]));
+  return clipped_product(2, clipped_product(operand_type(graph, node, 0).shape[0], clipped_sum(of_keys, of_values)));
+}
+
 int64_t flops_of(const Graph& graph, const Node& node) {
+  if (node.op == Op::kGatedDeltaRule) return delta_rule_flops(graph, node);
   if (node.op == Op::kMoeExperts) return expert_flops(graph, node);
   if (node.op != Op::kLinear && node.op != Op::kLinearBlocks) return 0;
   const int64_t multiply_adds =

@@ -67,6 +67,16 @@ bool updates_operand(Op op, size_t operand) {
   return operand < rules.size() && rules[operand].use == OperandUse::kUpdated;
 }
 
+std::vector<ValueId> sequence_states(const Node& node) {
+  switch (node.op) {
+    case Op::kKvAppend: return {node.operands.at(1)};
+    case Op::kAttention: return {node.operands.at(1), node.operands.at(2)};
+    case Op::kCausalConv: return {node.operands.at(2)};
+    case Op::kGatedDeltaRule: return {node.operands.begin() + 4, node.operands.begin() + 8};
+    default: return {};
+  }
+}
+
 bool is_collective(Op op) { return operation(op).is_collective; }
 
 std::optional<Op> op_from_name(std::string_view name) {

@@ -25,6 +25,10 @@
 
 namespace lockstep::graph {
 
+/// The most taps of a causal convolution, and the largest block of a recurrence.
+inline constexpr int64_t kMostTaps = 16;
+inline constexpr int64_t kMaxBlock = 64;
+
 /// The operations of a language model's step. The text form uses the snake_case name ("rms_norm").
 enum class Op {
   kEmbedding,
@@ -43,6 +47,8 @@ enum class Op {
   kClampPositions,
   kKvAppend,
   kAttention,
+  kCausalConv,
+  kGatedDeltaRule,
   kActivation,
   kGatedActivation,
   kMoeRoute,
@@ -143,15 +149,19 @@ struct Graph {
   friend bool operator==(const Graph&, const Graph&) = default;
 };
 
+/// The states among the operands of `node` that hold what its sequences have been so far (keys and values, or what a
+/// recurrent layer carries on): [slots, …], copied, handed over and kept with a slot. All other states are of the step.
+std::vector<ValueId> sequence_states(const Node& node);
+
 /// A fingerprint of the whole graph: equal for equal graphs, on every machine.
 uint64_t fingerprint(const Graph& graph);
 
 /// Bytes, arithmetic and communication of one step with all rows in use; printed by `explain`.
 struct StepCost {
-  int64_t weight_bytes = 0;      // read once per step; of a table, one row per token; of experts, all local ones
-  int64_t state_bytes = 0;       // reserved, not necessarily touched
-  int64_t flops = 0;             // a multiply-add is 2; products with weights only (attention depends on the length);
-                                 // for experts, with evenly spread routing
+  int64_t weight_bytes = 0;  // read once per step; of a table, one row per token; of experts, all local ones
+  int64_t state_bytes = 0;   // reserved, not necessarily touched
+  int64_t flops = 0;  // a multiply-add is 2; products with weights and recurrences (attention depends on the length);
+                      // for experts, with evenly spread routing
   int64_t collectives = 0;       // number of collective operations
   int64_t collective_bytes = 0;  // what this rank contributes to them
 

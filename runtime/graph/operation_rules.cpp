@@ -12,8 +12,6 @@
 namespace lockstep::graph {
 namespace {
 
-Error misfit(std::string message) { return {ErrorKind::kInvalidArgument, std::move(message)}; }
-
 Error attribute_misfit(std::string_view name, const auto& found, std::string_view expected) {
   return misfit(fmt::format("attribute {}: found {}, expected {}", name, found, expected));
 }
@@ -48,7 +46,6 @@ Result<void> check_not_negative(const OperationUse& use, std::string_view name) 
   return attribute_misfit(name, use.node.number(name), "0 or more");
 }
 
-/// Checks that a text attribute is one of `allowed`; the error lists them.
 Result<void> check_one_of(const OperationUse& use, std::string_view name,
                           std::initializer_list<std::string_view> allowed) {
   const std::string& found = use.node.text(name);
@@ -303,7 +300,7 @@ Result<void> check_activation(OperationUse& use) {
 }
 
 Result<void> check_gated_activation(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_activation(use));
+  if (use.node.text("activation") != "sigmoid") LOCKSTEP_TRY_VOID(check_activation(use));
   const int64_t width = use.symbols.size("W");
   if (use.has_operand(1)) {
     use.symbols.bind_size("I", width);

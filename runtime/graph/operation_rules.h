@@ -1,9 +1,15 @@
 // Rules of single operations beyond the type patterns. Private to this folder.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "runtime/graph/operations.h"
 
 namespace lockstep::graph {
+
+/// The error of a use that does not fit its operation.
+inline Error misfit(std::string message) { return {ErrorKind::kInvalidArgument, std::move(message)}; }
 
 Result<void> check_embedding(OperationUse& use);
 Result<void> check_linear(OperationUse& use);
@@ -22,6 +28,8 @@ Result<void> check_own_slots(OperationUse& use);
 Result<void> check_rows_of_owners(OperationUse& use);
 Result<void> check_kv_append(OperationUse& use);
 Result<void> check_attention(OperationUse& use);
+Result<void> check_causal_conv(OperationUse& use);
+Result<void> check_gated_delta_rule(OperationUse& use);
 Result<void> check_activation(OperationUse& use);
 Result<void> check_gated_activation(OperationUse& use);
 Result<void> check_soft_cap(OperationUse& use);

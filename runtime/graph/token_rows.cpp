@@ -21,6 +21,8 @@ bool keeps_rows(Op op) {
     case Op::kLayerNorm:
     case Op::kRope:
     case Op::kAttention:
+    case Op::kCausalConv:
+    case Op::kGatedDeltaRule:
     case Op::kActivation:
     case Op::kGatedActivation:
     case Op::kMoeRoute:
@@ -28,6 +30,17 @@ bool keeps_rows(Op op) {
     case Op::kColumns:
     case Op::kScore: return true;
     default: return false;
+  }
+}
+
+/// Which operand of an operation over the rows' slots says what those are.
+std::optional<size_t> slot_operand(Op op) {
+  switch (op) {
+    case Op::kKvAppend: return 2;
+    case Op::kAttention:
+    case Op::kCausalConv: return 3;
+    case Op::kGatedDeltaRule: return 8;
+    default: return std::nullopt;
   }
 }
 
@@ -59,8 +72,9 @@ std::optional<ValueId> slot_of_rows(const Graph& graph) {
   std::optional<ValueId> slot;
   for (const Node& node : graph.nodes) {
     if (node.op == Op::kOwnSlots) all_slots.emplace(*node.result, node.operands[0]);
-    if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
-    ValueId found = node.operands.at(node.op == Op::kKvAppend ? 2 : 3);
+    const std::optional<size_t> operand = slot_operand(node.op);
+    if (!operand) continue;
+    ValueId found = node.operands.at(*operand);
     if (const auto all = all_slots.find(found); all != all_slots.end()) found = all->second;
     if (slot && *slot != found) return std::nullopt;
     slot = found;

@@ -43,6 +43,7 @@ device::Capabilities capabilities(Isa isa) {
           .rows_of_one_slot = false,
           .bounded_attention = true,
           .invariant_sums = true,
+          .recurrences = true,
           .host_threads = true,
           .host_instructions = std::string(to_string(isa))};
 }

@@ -164,6 +164,8 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kClampPositions: lower_clamp_positions(node); break;
     case Op::kKvAppend: lower_kv_append(node); break;
     case Op::kAttention: lower_attention(node); break;
+    case Op::kCausalConv: return lower_causal_conv(node);
+    case Op::kGatedDeltaRule: return lower_gated_delta_rule(node);
     case Op::kMoeRoute: lower_moe_route(node); break;
     case Op::kMoeExperts: return lower_moe_experts(node);
     case Op::kColumns: lower_columns(node); break;

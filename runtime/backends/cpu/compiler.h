@@ -67,6 +67,8 @@ class Compiler {
   void lower_clamp_positions(const Node& node);
   void lower_kv_append(const Node& node);
   void lower_attention(const Node& node);
+  Result<void> lower_causal_conv(const Node& node);
+  Result<void> lower_gated_delta_rule(const Node& node);
   void lower_all_reduce(const Node& node);
   void lower_all_gather(const Node& node);
   void lower_rows_of_owners(const Node& node);

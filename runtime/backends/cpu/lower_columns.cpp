@@ -32,6 +32,7 @@ Activation activation_of(const graph::Node& node) {
   if (name == "gelu_tanh") return {.kind = ActivationKind::kGeluTanh};
   if (name == "relu") return {.kind = ActivationKind::kRelu};
   if (name == "squared_relu") return {.kind = ActivationKind::kSquaredRelu};
+  if (name == "sigmoid") return {.kind = ActivationKind::kSigmoid};
   LOCKSTEP_CHECK(name == "clamped_swiglu", name);
   return {.kind = ActivationKind::kClampedSwiglu,
           .limit = static_cast<float>(node.number("limit")),

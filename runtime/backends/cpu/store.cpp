@@ -91,6 +91,11 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
         weight.needs_rows = true;
       }
     }
+    for (const graph::ValueId id : graph::sequence_states(node)) {
+      const auto found = state_index_.find(graph.value(id).name);
+      const bool is_cache = node.op == graph::Op::kKvAppend || node.op == graph::Op::kAttention;
+      if (found != state_index_.end() && !is_cache) states_[found->second].is_carried = true;
+    }
     if (node.op == graph::Op::kAttention) {
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[1]).name, CacheRole::kKeys));
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[2]).name, CacheRole::kValues));
@@ -148,6 +153,7 @@ Result<void> Store::map_states() {
     state.offset = dense;
     dense += round_up(state.type.bytes(), 64);
   }
+  dense += kStrip * static_cast<int64_t>(sizeof(float));  // the last row of a recurrence is read in whole strips
   LOCKSTEP_TRY(dense_memory_, Mapping::create(dense, Pages::kOnDemand, "the states"));
   return map_caches();
 }
@@ -280,7 +286,9 @@ const Store::State& Store::state(device::StateId id) const {
 }
 
 Result<void> Store::check_range(const State& state, int64_t offset, size_t bytes) const {
-  if (state.role) return invalid(fmt::format("cannot access state {}: it is a KV cache; use read_cache", state.name));
+  if (state.role || state.is_carried) {
+    return invalid(fmt::format("cannot access state {}: it is a cache; use read_cache", state.name));
+  }
   const auto size = static_cast<int64_t>(bytes);
   if (offset >= 0 && size <= state.type.bytes() && offset <= state.type.bytes() - size) return ok();
   return invalid(fmt::format("cannot access state {}: found bytes {} to {}, expected a range inside its {} bytes",
@@ -302,24 +310,6 @@ Result<void> Store::read_state(device::StateId id, int64_t offset, std::span<std
 void Store::release_caches() {
   cache_memory_.release();
   written_memory_.release();
-}
-
-Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
-  if (!state(id).role) {
-    return invalid(fmt::format("cannot read state {}: it is not a KV cache; use read_state", state(id).name));
-  }
-  const CacheLayout& cache = state(id).cache;
-  std::vector<std::byte> contents(static_cast<size_t>(state(id).type.bytes()));
-  std::byte* dst = contents.data();
-  for (int64_t slot = 0; slot < cache.slots; ++slot) {
-    for (int64_t head = 0; head < cache.heads; ++head) {
-      for (int64_t row = 0; row < cache.capacity; ++row) {
-        cache.read_row(slot, row, head, dst);
-        dst += cache.head_dim * static_cast<int64_t>(size_of(cache.dtype));
-      }
-    }
-  }
-  return contents;
 }
 
 const void* Store::state_address(device::StateId id) const {

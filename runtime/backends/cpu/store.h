@@ -88,6 +88,7 @@ class Store final : public device::Store, public device::SlotTransfer {
     std::optional<CacheRole> role = std::nullopt;
     std::optional<Ring> ring = std::nullopt;  // caches only: the mode of appending, once known from a graph
     CacheLayout cache = {};                   // caches only
+    bool is_carried = false;                  // dense states: belongs to the slots' sequences
     int64_t offset = 0;                       // dense states: into their mapping; caches: into a tile of their region
   };
 
@@ -108,6 +109,11 @@ class Store final : public device::Store, public device::SlotTransfer {
   int64_t lay_out_caches();
   Result<void> map_caches();
   const State& state(device::StateId id) const;
+  /// The memory of a carried state for `slot`.
+  std::span<std::byte> carried(const State& state, int64_t slot) const;
+  /// Calls `visit(memory, bytes)` for every contiguous range of `slot` that `tokens` positions use.
+  template <typename Visit>
+  void for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const;
   Result<void> check_carried(int64_t slot, int64_t tokens, size_t bytes) const;
   Result<void> check_range(const State& state, int64_t offset, size_t bytes) const;
 

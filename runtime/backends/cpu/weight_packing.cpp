@@ -28,6 +28,9 @@ std::optional<Packing> packing_of(const Kernels& kernels, const graph::Graph& gr
   if (node.op == Op::kLinearBlocks && operand == 1) {
     return Packing::for_leaves(shape[0], shape[1], node.integer("block"), type.dtype, pairs);
   }
+  if (node.op == Op::kCausalConv && operand == 1) {  // taps are read one by one
+    return Packing::for_leaves(shape[0], shape[1], shape[1], type.dtype, /*pairs=*/false);
+  }
   if (node.op == Op::kMoeExperts && operand >= 2 && operand <= 4) {
     return packing_of_experts(node, operand == 4, shape, type.dtype, pairs);
   }

@@ -113,7 +113,8 @@ device::Capabilities capabilities(const StepOptions& steps) {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = false,
           .bounded_attention = true,
-          .invariant_sums = !steps.uses_blas};
+          .invariant_sums = !steps.uses_blas,
+          .recurrences = true};
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {

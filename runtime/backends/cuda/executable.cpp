@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "runtime/backends/cuda/kernel_set.h"
 
@@ -136,6 +137,18 @@ void Executable::add_cache_rows() {
     checks_.push_back({slot, position, rows, device::RowCheck("runtime/backends/cuda", limits)});
   };
   for (const graph::Node& node : graph_.nodes) {
+    if (node.op == Op::kCausalConv || node.op == Op::kGatedDeltaRule) {
+      const bool convolves = node.op == Op::kCausalConv;
+      const ValueId slot = node.operands[convolves ? 3 : 8], position = node.operands[convolves ? 4 : 9];
+      const int64_t rows = graph_.value(slot).type.shape.elements();
+      for (const ValueId id : graph::sequence_states(node)) {
+        const StateLayout* state = store_.layout().state(graph_.value(id).name);
+        carries_.push_back({state, slot, position, rows});
+        add_check(slot, position, rows,
+                  {.slots = state->type.shape[0], .positions = std::numeric_limits<int32_t>::max(), .in_runs = true});
+      }
+      continue;
+    }
     if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
     const bool appends = node.op == Op::kKvAppend;
     const ValueId slot = node.operands[appends ? 2 : 3], position = node.operands[appends ? 3 : 4];
@@ -247,6 +260,9 @@ Result<void> Executable::prepare_rows() {
   for (const Append& append : appends_) {
     LOCKSTEP_TRY_VOID(
         store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows)));
+  }
+  for (const Append& carry : carries_) {
+    LOCKSTEP_TRY_VOID(store_.prepare_carried(*carry.cache, ints(carry.slot, carry.rows)));
   }
   const HeadWords words{step_++, static_cast<int32_t>(in_use)};
   std::memcpy(head_.host().data(), &words, sizeof words);

@@ -83,6 +83,7 @@ class Executable final : public device::Executable {
   std::vector<graph::ValueId> inputs_;
   std::vector<HostOperation> prologue_, epilogue_;
   std::vector<Append> appends_;
+  std::vector<Append> carries_;  // of recurrences
   std::vector<Check> checks_;
   std::vector<std::unique_ptr<cu::Matmul>> matmuls_;  // in the order of the launches
   cu::DeviceMemory blas_workspace_;

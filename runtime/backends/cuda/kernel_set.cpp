@@ -46,6 +46,10 @@ std::vector<KernelRow> make_rows() {
   rows.add<MapParameters>("map", "map", types, kMapThreads);
   rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
   rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, kNorm);
+  rows.add<ConvolveParameters>("recurrence", "causal_conv", types, kConvolveThreads);
+  rows.add<DeltaRowParameters>("recurrence", "delta_norm", types, kDeltaThreads, 16 * sizeof(float));
+  rows.add<DeltaRuleParameters>("recurrence", "delta_rule", types, kDeltaThreads, sizeof(DeltaShared));
+  rows.add<DeltaRowParameters>("recurrence", "delta_keep", one, kDeltaThreads);
   rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);

@@ -127,7 +127,7 @@ void Lowering::place_host_values() {
     const Value& value = graph_.values[i];
     if (value.kind == ValueKind::kInput) {
       plan_.host[i] = {HostPlace::Home::kHead, append(plan_.head_bytes, value.type.bytes())};
-    } else if (value.kind == ValueKind::kState && layout_.cache(value.name) == nullptr) {
+    } else if (value.kind == ValueKind::kState && !layout_.is_on_device(value.name)) {
       plan_.host[i] = {HostPlace::Home::kState, 0};
       const auto& readers = flow_.readers(ValueId(static_cast<int32_t>(i)));
       const bool mirrors =
@@ -193,6 +193,7 @@ Result<Tensor> Lowering::place(ValueId id) {
                         "graph",
                         value.name, to_string(value.type)));
       }
+      if (state->carried) return dense(value.type, bases_.caches + static_cast<uint64_t>(*state->carried));
       if (state->cache) return dense(value.type, bases_.caches + static_cast<uint64_t>(state->cache->offset));
       const int64_t mirror = plan_.state_mirrors[static_cast<size_t>(id.value)];
       return dense(value.type, mirror < 0 ? 0 : bases_.head + static_cast<uint64_t>(mirror));
@@ -320,6 +321,8 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kRmsNorm: lower_rms_norm(node); break;
     case Op::kLayerNorm: lower_layer_norm(node); break;
     case Op::kRope: lower_rope(node); break;
+    case Op::kCausalConv: lower_causal_conv(node); break;
+    case Op::kGatedDeltaRule: lower_gated_delta_rule(node); break;
     case Op::kKvAppend: return lower_append(node);
     case Op::kAttention: return lower_attention(node);
     case Op::kAllReduce: return lower_all_reduce(node);

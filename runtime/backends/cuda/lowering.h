@@ -97,6 +97,9 @@ class Lowering {
   void lower_rms_norm(const Node& node);
   void lower_layer_norm(const Node& node);
   void lower_rope(const Node& node);
+  RunRows runs_of(const Tensor& result, const Tensor& slot, const Tensor& position) const;
+  void lower_causal_conv(const Node& node);
+  void lower_gated_delta_rule(const Node& node);
   Result<void> lower_append(const Node& node);
   Result<void> lower_attention(const Node& node);
   Result<void> prepare_heads(const Node& attention, const CacheLayout& cache);

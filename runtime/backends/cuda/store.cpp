@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/backends/cuda/weight_loading.h"
@@ -146,7 +147,9 @@ const StateLayout& Store::state(device::StateId id) const {
 }
 
 Result<void> Store::check_range(const StateLayout& state, int64_t offset, size_t bytes) const {
-  if (state.cache) return invalid(fmt::format("cannot access state {}: it is a KV cache; use read_cache", state.name));
+  if (state.cache || state.carried) {
+    return invalid(fmt::format("cannot access state {}: it is a cache; use read_cache", state.name));
+  }
   const auto size = static_cast<int64_t>(bytes);
   if (offset >= 0 && size <= state.type.bytes() && offset <= state.type.bytes() - size) return ok();
   return invalid(fmt::format("cannot access state {}: found bytes {} to {}, expected a range inside its {} bytes",
@@ -191,15 +194,32 @@ Result<void> Store::prepare_append(const StateLayout& cache, std::span<const int
   return ok();
 }
 
+Result<void> Store::prepare_carried(const StateLayout& state, std::span<const int32_t> slots) {
+  int32_t last = -1;
+  for (const int32_t slot : slots) {
+    if (slot >= 0 && slot != last) LOCKSTEP_TRY_VOID(commit(state.slot_offset(slot), state.slot_bytes()));
+    last = slot;
+  }
+  return ok();
+}
+
 Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
   LOCKSTEP_TRY_VOID(device_.context->make_current());
   for (const StateLayout& state : layout_.states) {
-    if (!state.cache || src == dst) continue;
-    const CacheLayout& cache = *state.cache;
-    if (src < 0 || dst < 0 || src >= cache.held.slots || dst >= cache.held.slots || tokens < 0) {
-      return invalid(fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name,
-                                 cache.held.slots - 1));
+    if ((!state.cache && !state.carried) || src == dst) continue;
+    const int64_t slots = state.type.shape[0];
+    if (src < 0 || dst < 0 || src >= slots || dst >= slots || tokens < 0) {
+      return invalid(
+          fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name, slots - 1));
     }
+    if (state.carried) {
+      const std::array<int32_t, 2> both{static_cast<int32_t>(src), static_cast<int32_t>(dst)};
+      LOCKSTEP_TRY_VOID(prepare_carried(state, both));
+      LOCKSTEP_TRY_VOID(device_.stream->copy(caches() + state.slot_offset(dst), caches() + state.slot_offset(src),
+                                             state.slot_bytes()));
+      continue;
+    }
+    const CacheLayout& cache = *state.cache;
     for (int64_t place = 0; place < cache.used_tiles(tokens); ++place) {
       const int64_t from = cache.tile(src, place), to = cache.tile(dst, place);
       LOCKSTEP_TRY_VOID(commit(from, cache.tile_bytes()));
@@ -219,6 +239,17 @@ void Store::release_caches() {
 
 Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
   const StateLayout& source = state(id);
+  if (source.carried) {
+    std::vector<std::byte> contents(static_cast<size_t>(source.type.bytes()));
+    LOCKSTEP_TRY_VOID(device_.context->make_current());
+    for (int64_t slot = 0; slot < source.type.shape[0]; ++slot) {
+      if (!cache_memory_->is_committed(source.slot_offset(slot), source.slot_bytes())) continue;
+      const auto bytes = static_cast<size_t>(source.slot_bytes());
+      LOCKSTEP_TRY_VOID(download(std::span(contents).subspan(static_cast<size_t>(slot) * bytes, bytes),
+                                 caches() + source.slot_offset(slot)));
+    }
+    return contents;
+  }
   if (!source.cache) return invalid(fmt::format("cannot read state {}: it is not a KV cache", source.name));
   const CacheLayout& cache = *source.cache;
   LOCKSTEP_TRY_VOID(device_.context->make_current());
@@ -246,6 +277,7 @@ Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
 
 const void* Store::state_address(device::StateId id) const {
   const StateLayout& found = state(id);
+  if (found.carried) return reinterpret_cast<const void*>((caches() + *found.carried).value);
   if (!found.cache) return dense_memory_.data() + found.offset;
   return reinterpret_cast<const void*>((caches() + found.cache->offset).value);
 }
@@ -260,6 +292,7 @@ device::MemoryReport Store::memory() const {
 int64_t Store::slot_bytes(int64_t tokens) const {
   int64_t all = 0;
   for (const StateLayout& state : layout_.states) {
+    if (state.carried) all += state.slot_bytes();
     if (!state.cache) continue;
     all += state.cache->used_tiles(tokens) * state.cache->tile_bytes();
     if (state.cache->held.is_ring) all += state.cache->held.capacity * static_cast<int64_t>(sizeof(int32_t));
@@ -269,7 +302,7 @@ int64_t Store::slot_bytes(int64_t tokens) const {
 
 Result<void> Store::check_carried(int64_t slot, int64_t tokens, size_t bytes) const {
   const bool has_slot = std::ranges::all_of(layout_.states, [slot](const StateLayout& state) {
-    return !state.cache || (slot >= 0 && slot < state.cache->held.slots);
+    return (!state.cache && !state.carried) || (slot >= 0 && slot < state.type.shape[0]);
   });
   if (has_slot && tokens >= 0 && static_cast<int64_t>(bytes) == slot_bytes(tokens)) return ok();
   return invalid(fmt::format("cannot carry slot {}: found {} bytes for {} tokens, expected {}", slot, bytes, tokens,
@@ -280,6 +313,15 @@ Result<void> Store::take_slot(int64_t slot, int64_t tokens, std::span<std::byte>
   LOCKSTEP_TRY_VOID(check_carried(slot, tokens, dst.size()));
   LOCKSTEP_TRY_VOID(device_.context->make_current());
   for (const StateLayout& state : layout_.states) {
+    if (state.carried) {
+      const auto whole = static_cast<size_t>(state.slot_bytes());
+      if (cache_memory_->is_committed(state.slot_offset(slot), state.slot_bytes())) {
+        LOCKSTEP_TRY_VOID(download(dst.first(whole), caches() + state.slot_offset(slot)));
+      } else {
+        std::ranges::fill(dst.first(whole), std::byte{0});
+      }
+      dst = dst.subspan(whole);
+    }
     if (!state.cache) continue;
     const CacheLayout& cache = *state.cache;
     const auto bytes = static_cast<size_t>(cache.tile_bytes());
@@ -304,6 +346,12 @@ Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::
   LOCKSTEP_TRY_VOID(check_carried(slot, tokens, src.size()));
   LOCKSTEP_TRY_VOID(device_.context->make_current());
   for (const StateLayout& state : layout_.states) {
+    if (state.carried) {
+      const auto whole = static_cast<size_t>(state.slot_bytes());
+      LOCKSTEP_TRY_VOID(commit(state.slot_offset(slot), state.slot_bytes()));
+      LOCKSTEP_TRY_VOID(upload(caches() + state.slot_offset(slot), src.first(whole)));
+      src = src.subspan(whole);
+    }
     if (!state.cache) continue;
     const CacheLayout& cache = *state.cache;
     const auto bytes = static_cast<size_t>(cache.tile_bytes());

@@ -43,6 +43,8 @@ class Store final : public device::Store, public device::SlotTransfer {
   /// 0 are padding; the others are in range. Clearing new memory is enqueued.
   Result<void> prepare_append(const StateLayout& cache, std::span<const int32_t> slots,
                               std::span<const int32_t> positions);
+  /// Commits the memory of what these slots carry on.
+  Result<void> prepare_carried(const StateLayout& state, std::span<const int32_t> slots);
   void add_workspace(int64_t bytes) { workspace_ += bytes; }
   void remove_workspace(int64_t bytes) { workspace_ -= bytes; }
 

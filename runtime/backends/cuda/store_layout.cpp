@@ -86,6 +86,9 @@ class LayoutMaker {
     if (node.op == Op::kAttention) {
       for (const size_t operand : {1, 2}) rings_.emplace(graph.value(node.operands[operand]).name, std::nullopt);
     }
+    if (node.op == Op::kCausalConv || node.op == Op::kGatedDeltaRule) {
+      for (const graph::ValueId state : graph::sequence_states(node)) carried_.insert(graph.value(state).name);
+    }
     if (node.op != Op::kKvAppend) return ok();
     const std::string& name = graph.value(node.operands[1]).name;
     const Ring ring{node.has("window"), node.has("pinned") ? node.integer("pinned") : 0};
@@ -123,6 +126,7 @@ class LayoutMaker {
     std::map<int64_t, Region> regions;  // by the number of tiles of a slot
     for (StateLayout& state : layout_.states) {
       const auto ring = rings_.find(state.name);
+      if (carried_.contains(state.name)) continue;  // behind the caches
       if (ring == rings_.end()) {
         state.offset = layout_.dense_bytes;
         layout_.dense_bytes += round_up(state.type.bytes(), 64);
@@ -145,6 +149,11 @@ class LayoutMaker {
       layout_.cache_bytes += region.slots * tiles * region.tile_bytes;
     }
     for (StateLayout& state : layout_.states) {
+      if (!carried_.contains(state.name)) continue;
+      state.carried = layout_.cache_bytes;
+      layout_.cache_bytes += round_up(state.type.bytes(), kAlignment);
+    }
+    for (StateLayout& state : layout_.states) {
       if (!state.cache) continue;
       const Region& region = regions[state.cache->tiles()];
       state.cache->region = region.offset;
@@ -156,6 +165,7 @@ class LayoutMaker {
 
   const StoreOptions options_;
   StoreLayout layout_;
+  std::set<std::string, std::less<>> carried_;
   std::set<std::string> tables_;
   std::map<std::string, std::optional<Ring>, std::less<>> rings_;
 };
@@ -218,6 +228,11 @@ const WeightForm* StoreLayout::form(std::string_view name, const Packing& packin
 const StateLayout* StoreLayout::state(std::string_view name) const {
   const auto found = state_index.find(name);
   return found == state_index.end() ? nullptr : &states[found->second];
+}
+
+bool StoreLayout::is_on_device(std::string_view name) const {
+  const StateLayout* found = state(name);
+  return found != nullptr && (found->cache || found->carried);
 }
 
 const CacheLayout* StoreLayout::cache(std::string_view name) const {

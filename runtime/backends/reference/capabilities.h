@@ -9,7 +9,8 @@ inline device::Capabilities capabilities() {
   return {.dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16},
           .rows_of_one_slot = false,
           .bounded_attention = true,
-          .invariant_sums = false};  // libtorch's order of sums varies with the shape
+          .invariant_sums = false,  // libtorch's order of sums varies with the shape
+          .recurrences = true};
 }
 
 }  // namespace lockstep::reference

@@ -30,6 +30,8 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kClampPositions: return clamp_positions;
     case graph::Op::kKvAppend: return kv_append;
     case graph::Op::kAttention: return attention;
+    case graph::Op::kCausalConv: return causal_conv;
+    case graph::Op::kGatedDeltaRule: return gated_delta_rule;
     case graph::Op::kActivation: return activation;
     case graph::Op::kGatedActivation: return gated_activation;
     case graph::Op::kMoeRoute: return moe_route;

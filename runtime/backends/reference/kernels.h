@@ -56,6 +56,10 @@ Result<void> clamp_positions(const Call& call, const Environment&);
 Result<void> kv_append(const Call& call, const Environment&);
 Result<void> attention(const Call& call, const Environment&);
 
+// recurrence.cpp
+Result<void> causal_conv(const Call& call, const Environment&);
+Result<void> gated_delta_rule(const Call& call, const Environment&);
+
 // experts.cpp
 Result<void> moe_route(const Call& call, const Environment&);
 Result<void> moe_experts(const Call& call, const Environment&);

@@ -11,13 +11,14 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
   if (name == "silu") return aten::silu(x, dst);
   if (name == "gelu") return aten::gelu(x, aten::GeluForm::kExact, dst);
   if (name == "gelu_tanh") return aten::gelu(x, aten::GeluForm::kTanh, dst);
-  const bool is_squared = name == "squared_relu";
-  LOCKSTEP_CHECK(is_squared || name == "relu", name);
+  const bool is_squared = name == "squared_relu", is_sigmoid = name == "sigmoid";
+  LOCKSTEP_CHECK(is_squared || is_sigmoid || name == "relu", name);
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t i = 0; i < x.columns; ++i) {
       const float v = x.data[r * x.row_stride + i];
       const float part = v < 0 ? 0.0f : v;  // keeps NaN
-      dst.data[r * dst.row_stride + i] = is_squared ? part * part : part;
+      const float passed = is_squared ? part * part : part;
+      dst.data[r * dst.row_stride + i] = is_sigmoid ? 1.0f / (1.0f + std::exp(-v)) : passed;
     }
   }
   return ok();

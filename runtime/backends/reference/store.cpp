@@ -15,13 +15,6 @@ Error invalid(std::string message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/reference] " + std::move(message)};
 }
 
-/// The operands of `node` that are KV caches.
-std::vector<graph::ValueId> cache_operands(const graph::Node& node) {
-  if (node.op == graph::Op::kKvAppend) return {node.operands.at(1)};
-  if (node.op == graph::Op::kAttention) return {node.operands.at(1), node.operands.at(2)};
-  return {};
-}
-
 Result<void> check_range(std::string_view name, const Tensor& tensor, int64_t offset, size_t bytes) {
   const auto size = static_cast<int64_t>(bytes);
   if (offset >= 0 && size <= tensor.type.bytes() && offset <= tensor.type.bytes() - size) return ok();
@@ -69,9 +62,11 @@ Result<void> Store::add_graph(const graph::Graph& graph) {
     if (value.kind == graph::ValueKind::kState) LOCKSTEP_TRY_VOID(add_entry(value, states_, state_index_));
   }
   for (const graph::Node& node : graph.nodes) {
-    for (const graph::ValueId cache : cache_operands(node)) {
-      const auto found = state_index_.find(graph.value(cache).name);
-      if (found != state_index_.end()) states_[found->second].is_cache = true;
+    for (const graph::ValueId state : graph::sequence_states(node)) {
+      const auto found = state_index_.find(graph.value(state).name);
+      if (found == state_index_.end()) continue;
+      const bool is_cache = node.op == graph::Op::kKvAppend || node.op == graph::Op::kAttention;
+      (is_cache ? states_[found->second].is_cache : states_[found->second].is_carried) = true;
     }
   }
   return ok();
@@ -128,7 +123,9 @@ const Store::Entry& Store::entry(device::StateId state) const {
 
 Result<void> Store::write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) {
   const Entry& target = entry(state);
-  if (target.is_cache) return invalid(fmt::format("cannot write state {}: it is a KV cache", target.name));
+  if (target.is_cache || target.is_carried) {
+    return invalid(fmt::format("cannot write state {}: it is a cache", target.name));
+  }
   LOCKSTEP_TRY_VOID(check_range(target.name, target.tensor, offset, bytes.size()));
   if (!bytes.empty()) std::memcpy(target.tensor.memory + offset, bytes.data(), bytes.size());
   return ok();
@@ -136,44 +133,43 @@ Result<void> Store::write_state(device::StateId state, int64_t offset, std::span
 
 Result<void> Store::read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const {
   const Entry& source = entry(state);
-  if (source.is_cache)
-    return invalid(fmt::format("cannot read state {}: it is a KV cache; use read_cache", source.name));
+  if (source.is_cache || source.is_carried) {
+    return invalid(fmt::format("cannot read state {}: it is a cache; use read_cache", source.name));
+  }
   LOCKSTEP_TRY_VOID(check_range(source.name, source.tensor, offset, bytes.size()));
   if (!bytes.empty()) std::memcpy(bytes.data(), source.tensor.memory + offset, bytes.size());
-  return ok();
-}
-
-Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
-  for (const Entry& state : states_) {
-    if (!state.is_cache || src == dst) continue;
-    const Shape& shape = state.tensor.type.shape;  // [slots, heads, capacity, head_dim]
-    if (src < 0 || dst < 0 || src >= shape[0] || dst >= shape[0] || tokens < 0) {
-      return invalid(
-          fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name, shape[0] - 1));
-    }
-    const auto row = static_cast<size_t>(shape[3]) * size_of(state.tensor.type.dtype);
-    const size_t head = row * static_cast<size_t>(shape[2]);
-    for (int64_t g = 0; g < shape[1]; ++g) {
-      const auto at = [&](int64_t slot) {
-        return state.tensor.memory + static_cast<size_t>(slot * shape[1] + g) * head;
-      };
-      std::memcpy(at(dst), at(src), row * static_cast<size_t>(std::min(tokens, shape[2])));
-    }
-  }
   return ok();
 }
 
 template <typename Visit>
 void Store::for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const {
   for (const Entry& state : states_) {
-    if (!state.is_cache) continue;
-    const Shape& shape = state.tensor.type.shape;  // [slots, heads, capacity, head_dim]
+    if (!state.is_cache && !state.is_carried) continue;
+    const Shape& shape = state.tensor.type.shape;  // [slots, …]; of a cache [slots, heads, capacity, head_dim]
     LOCKSTEP_CHECK(slot >= 0 && slot < shape[0] && tokens >= 0, slot, shape[0], tokens);
-    const auto row = shape[3] * static_cast<int64_t>(size_of(state.tensor.type.dtype));
-    for (int64_t g = 0; g < shape[1]; ++g) {
-      visit(state.tensor.memory + (slot * shape[1] + g) * shape[2] * row, row * std::min(tokens, shape[2]));
+    const int64_t bytes = state.tensor.type.bytes() / shape[0];
+    std::byte* const memory = state.tensor.memory + slot * bytes;
+    if (state.is_carried) {
+      visit(memory, bytes);
+      continue;
     }
+    const auto row = shape[3] * static_cast<int64_t>(size_of(state.tensor.type.dtype));
+    for (int64_t g = 0; g < shape[1]; ++g) visit(memory + g * shape[2] * row, row * std::min(tokens, shape[2]));
   }
+}
+
+Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
+  for (const Entry& state : states_) {
+    if (!state.is_cache && !state.is_carried) continue;
+    const int64_t slots = state.tensor.type.shape[0];
+    if (src >= 0 && dst >= 0 && src < slots && dst < slots && tokens >= 0) continue;
+    return invalid(
+        fmt::format("cannot copy slot {} to {} of {}: expected slots 0 to {}", src, dst, state.name, slots - 1));
+  }
+  if (src == dst) return ok();
+  std::vector<std::byte> bytes(static_cast<size_t>(slot_bytes(tokens)));
+  LOCKSTEP_TRY_VOID(take_slot(src, tokens, bytes));
+  return put_slot(dst, tokens, bytes);
 }
 
 int64_t Store::slot_bytes(int64_t tokens) const {
@@ -201,7 +197,9 @@ Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::
 
 Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {
   const Entry& source = entry(state);
-  if (!source.is_cache) return invalid(fmt::format("cannot read state {}: it is not a KV cache", source.name));
+  if (!source.is_cache && !source.is_carried) {
+    return invalid(fmt::format("cannot read state {}: it is not a cache", source.name));
+  }
   const std::byte* data = source.tensor.memory;
   return std::vector<std::byte>(data, data + source.tensor.type.bytes());
 }

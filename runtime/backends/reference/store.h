@@ -68,6 +68,7 @@ class Store final : public device::Store, public device::SlotTransfer {
     Tensor tensor;
     Pages pages;
     bool is_cache = false;      // states only: a KV cache
+    bool is_carried = false;    // states only: what a recurrent layer carries on
     bool has_contents = false;  // weights only
   };
   using Index = std::map<std::string, size_t, std::less<>>;

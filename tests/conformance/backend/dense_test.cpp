@@ -218,6 +218,7 @@ TEST_P(DenseOperations, GateWithSeparateAndPackedOperands) {
     const std::optional<ValueId> from_packed =
         b.builder.add_node(graph::Op::kGatedActivation, {packed}, {{"activation", std::string("silu")}});
     b.builder.output("packed", from_packed.value());
+    b.builder.output("sigmoid", b.builder.gated_activation(gate, up, "sigmoid"));
     expect_case_conforms(std::move(b).finish());
   }
 }

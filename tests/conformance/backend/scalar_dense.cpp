@@ -166,6 +166,7 @@ double activated(const std::string& name, double v) {
     const double inner = std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v);
     return 0.5 * v * (1.0 + std::tanh(inner));
   }
+  if (name == "sigmoid") return 1.0 / (1.0 + std::exp(-v));
   const double part = std::isnan(v) ? v : std::max(v, 0.0);
   if (name == "squared_relu") return part * part;
   LOCKSTEP_CHECK(name == "relu", name);

@@ -85,6 +85,8 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kSample: return sample(rank, node);
     case graph::Op::kAccept: return accept(rank, node);
     case graph::Op::kScore: return score(rank, node);
+    case graph::Op::kCausalConv:  // compared with whole histories (recurrence_test.cpp)
+    case graph::Op::kGatedDeltaRule:
     case graph::Op::kAllReduce:
     case graph::Op::kAllGather:
     case graph::Op::kRowsOfOwners:

@@ -110,8 +110,8 @@ std::vector<device::HostTensor> inputs_in_order(const graph::Graph& graph, const
 
 bool is_cache(const graph::Graph& graph, graph::ValueId state) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const graph::Node& node) {
-    if (node.op == graph::Op::kKvAppend) return node.operands[1] == state;
-    return node.op == graph::Op::kAttention && (node.operands[1] == state || node.operands[2] == state);
+    const std::vector<graph::ValueId> states = graph::sequence_states(node);
+    return std::ranges::find(states, state) != states.end();
   });
 }
 

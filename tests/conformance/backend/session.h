@@ -70,7 +70,7 @@ class Session {
 /// The inputs of a graph in its order. The tensors outlive the result.
 std::vector<device::HostTensor> inputs_in_order(const graph::Graph& graph, const Contents& inputs);
 
-/// Whether `state` is a KV cache of `graph`.
+/// Whether `state` is of the slots' sequences in `graph`: a KV cache, or what a recurrence carries on.
 bool is_cache(const graph::Graph& graph, graph::ValueId state);
 
 /// Runs a case of a group of one.

@@ -58,6 +58,11 @@ LOCKSTEP_LANES_INLINE Lanes gated(TypeTag<Kind>, const Activation&, Lanes gate, 
   return Kind::of(gate) * up;
 }
 
+/// sigmoid(x), as the gate of an attention's output.
+struct Sigmoid {
+  LOCKSTEP_LANES_INLINE Lanes of(Lanes x) { return splat(1.0f) / (splat(1.0f) + exp(zero() - x)); }
+};
+
 struct ClampedSwiglu {};
 LOCKSTEP_LANES_INLINE Lanes gated(TypeTag<ClampedSwiglu>, const Activation& by, Lanes gate, Lanes up) {
   gate = smaller(splat(by.limit), gate);
@@ -77,6 +82,7 @@ LOCKSTEP_LANES_INLINE void with_plain(ActivationKind kind, Function function) {
 template <typename Function>
 LOCKSTEP_LANES_INLINE void with_gated(ActivationKind kind, Function function) {
   if (kind == ActivationKind::kClampedSwiglu) return function(TypeTag<ClampedSwiglu>{});
+  if (kind == ActivationKind::kSigmoid) return function(TypeTag<Sigmoid>{});
   with_plain(kind, function);
 }
 

@@ -113,9 +113,9 @@ constexpr int kTileSteps = 16;
 constexpr int kMostStreamedRows = 128;
 using TiledFunction = void (*)(const TiledRows&);
 
-/// The activation functions between two products. `kClampedSwiglu` (gpt-oss) exists only gated, with `limit` and
-/// `alpha`.
-enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
+/// The activation functions between two products. `kSigmoid` and `kClampedSwiglu` (gpt-oss, with `limit` and `alpha`)
+/// exist only gated.
+enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kSigmoid, kClampedSwiglu };
 struct Activation {
   ActivationKind kind = ActivationKind::kSilu;
   float limit = 0.0f;
@@ -203,6 +203,19 @@ struct Row {
   DType dtype;
 };
 
+/// Channels of one row convolved with their taps.
+struct ConvolvedRow {
+  const std::byte* weights;  // [taps, channels] of `dtype`; the steps `weight_stride` bytes apart
+  int64_t weight_stride;
+  const std::byte* const* rows;  // [taps]: the channels of the row that each tap reads, or null: none
+  int taps;
+  int64_t channels;
+  bool activates;  // by `activation`
+  Activation activation;
+  DType dtype;  // of weights, rows and dst
+  std::byte* dst;
+};
+
 using RopeFunction = void (*)(ConstRow x, const float* cosines, const float* sines, Row dst, int64_t rotated,
                               int64_t head_dim);
 
@@ -244,6 +257,12 @@ struct Kernels {
   void (*activate)(Activation activation, ConstRow x, Row dst, int64_t count);
   /// dst = activation(gate) · up. All three have one type.
   void (*gate)(Activation activation, ConstRow gate, ConstRow up, Row dst, int64_t count);
+  /// dst = activation(Σ weight · row), in the order of the taps.
+  void (*convolve)(const ConvolvedRow&);
+  /// dst = x · scale / sqrt(Σ x² + epsilon).
+  void (*normalise)(const float* x, float* dst, int64_t count, float epsilon, float scale);
+  /// dst[i] = x[i] · e^(now − then[i]).
+  void (*decay)(const float* x, const float* then, float now, float* dst, int64_t count);
   void (*gate_tile)(const GatedTile&);
   void (*add_routed)(const RoutedTile&);
   /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. NaN is never

@@ -5,6 +5,7 @@
 #include "runtime/backends/cpu/kernels/attend.h"
 #include "runtime/backends/cpu/kernels/few_rows.h"
 #include "runtime/backends/cpu/kernels/product.h"
+#include "runtime/backends/cpu/kernels/recurrence.h"
 #include "runtime/backends/cpu/kernels/rope.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
 #include "runtime/backends/cpu/kernels/softmax.h"
@@ -32,8 +33,9 @@ constexpr Kernels make_kernels(Isa isa) {
     .few_rows_bf16 = few_rows<Scalar<BFloat16>>, .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats,
     .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert,
     .add = add, .scale = scale, .soft_cap = soft_cap, .rms_norm = rms_norm, .layer_norm = layer_norm,
-    .activate = activate, .gate = gate, .gate_tile = gate_tile, .add_routed = add_routed, .route = route,
-    .rope_halves = rope_halves, .rope_neighbours = rope_neighbours,
+    .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise, .decay = decay,
+    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
+    .rope_neighbours = rope_neighbours,
   };
 }
 

@@ -26,6 +26,7 @@ LOCKSTEP_DEVICE float gelu_of(float x) {
 
 LOCKSTEP_DEVICE float activate(int32_t kind, float x) {
   if (kind == kSilu) return divide(x, plus(1.0f, exp_of(-x)));
+  if (kind == kSigmoid) return divide(1.0f, plus(1.0f, exp_of(-x)));
   if (kind == kRelu) return larger(0.0f, x);
   if (kind == kSquaredRelu) return times(larger(0.0f, x), larger(0.0f, x));
   if (kind == kGelu) return gelu_of(x);

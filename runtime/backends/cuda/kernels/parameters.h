@@ -10,6 +10,7 @@
 #include "runtime/backends/cuda/kernels/attention_parameters.h"
 #include "runtime/backends/cuda/kernels/product_parameters.h"
 #include "runtime/backends/cuda/kernels/rank_parameters.h"
+#include "runtime/backends/cuda/kernels/recurrence_parameters.h"
 #include "runtime/backends/cuda/kernels/row_parameters.h"
 
 namespace lockstep::cuda {

@@ -42,7 +42,7 @@ struct TakeRowsParameters {
 constexpr int kTakeRowsThreads = 128;
 
 enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
-enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
+enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kSigmoid, kClampedSwiglu };
 
 /// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
 struct MapParameters {

@@ -88,6 +88,7 @@ Value modulo(Builder& b, Value x, int64_t n) {
 }
 
 Value activate(Builder& b, std::string_view name, Value x) {
+  if (name == "sigmoid") return b.unary(Opcode::kLogistic, x);
   if (name == "silu") return b.multiply(x, b.unary(Opcode::kLogistic, x));
   if (name == "relu") return b.maximum(x, b.fill_like(x, 0.0));
   if (name == "squared_relu") {

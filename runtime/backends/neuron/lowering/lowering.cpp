@@ -34,6 +34,8 @@ LowerNode lowering_of(Op op) {
     case Op::kClampPositions: return lower_clamp_positions;
     case Op::kKvAppend: return lower_kv_append;
     case Op::kAttention: return lower_attention;
+    case Op::kCausalConv:
+    case Op::kGatedDeltaRule: return nullptr;  // Capabilities::recurrences
     case Op::kActivation: return lower_activation;
     case Op::kGatedActivation: return lower_gated_activation;
     case Op::kMoeRoute: return lower_moe_route;
