@@ -16,10 +16,20 @@ namespace {
 constexpr int64_t kNoLimit = int64_t{1} << 40;  // tokens: more than any cache has
 
 /// The tokens kept by the caches of a graph: a ring of R rows holds the last R positions, of which a window of W needs
-/// W − 1.
+/// W − 1. What recurrent layers carry allows a few positions back.
 KeptTokens kept_tokens_of(const graph::Graph& graph) {
   KeptTokens kept{.whole = kNoLimit, .rewind = kNoLimit};
   for (const graph::Node& node : graph.nodes) {
+    if (node.op == graph::Op::kCausalConv) {  // a ring of R inputs, of which W taps need W − 1
+      const int64_t rows = graph.value(node.operands[2]).type.shape[1];
+      kept.whole = std::min(kept.whole, rows);
+      kept.rewind = std::min(kept.rewind, rows - (graph.value(node.operands[1]).type.shape[1] - 1));
+    }
+    if (node.op == graph::Op::kGatedDeltaRule) {  // the last two blocks
+      const int64_t block = graph.value(node.operands[4]).type.shape[3];
+      kept.whole = std::min(kept.whole, 2 * block);
+      kept.rewind = std::min(kept.rewind, block);
+    }
     if (node.op != graph::Op::kAttention || !node.has("window")) continue;
     const int64_t rows = graph.value(node.operands[1]).type.shape[2];
     const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;

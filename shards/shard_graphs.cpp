@@ -184,6 +184,12 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
                     "--gqa or number of slots",
                     options.slots, partition.ranks()));
   }
+  if (!spec.delta_layers.empty() && options.drafts > families::kRecurrenceBlock) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[shards] cannot draft: found {} tokens at once, expected at most {}, which recurrent "
+                             "layers can take back; draft fewer",
+                             options.drafts, families::kRecurrenceBlock)};
+  }
   const StepShape whole{.rank = rank,
                         .slots = options.slots,
                         .chunk = options.chunk,

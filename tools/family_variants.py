@@ -77,6 +77,10 @@ PHI3 = {**named("phi3", "Phi3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu",
 GPT_OSS = {**named("gpt_oss", "GptOssForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-05,
            "num_local_experts": 4, "num_experts_per_tok": 2, "attention_bias": True, "swiglu_limit": 1.5,
            "sliding_window": WINDOW, "tie_word_embeddings": False, "max_position_embeddings": 512}  # fmt: skip
+QWEN3_5 = {**named("qwen3_5_text", "Qwen3_5ForCausalLM"), **DENSE, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+           "attention_bias": False, "attention_dropout": 0.0, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8,
+           "linear_value_head_dim": 12, "linear_num_key_heads": 3, "linear_num_value_heads": 6,
+           "max_position_embeddings": 512, "tie_word_embeddings": False}  # fmt: skip
 SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06,
            "num_hidden_layers": 3, "pad_token_id": 3}  # fmt: skip
 GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
@@ -198,6 +202,13 @@ VARIANTS: dict[str, Variant] = {
         "attention_bias": True, "tie_word_embeddings": False,
     }, matters={"norm_topk_prob": False, "num_experts_per_tok": 3, "rope_theta": 10000.0, "rms_norm_eps": 0.01,
                 "sliding_window": WINDOW + 1, "use_sliding_window": False, "hidden_act": "gelu"}),
+    "qwen3_5_rows_and_blocks": Variant("Qwen3.5", {
+        **QWEN3_5, **NEW, "attn_output_gate": True, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1,
+        "mtp_use_dedicated_embeddings": False, "full_attention_interval": 4,
+        "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"],
+        "rope_parameters": default_rope(10000000.0, partial_rotary_factor=0.25, mrope_section=[1, 1, 0],
+                                        mrope_interleaved=True),
+    }, long_run=True),
     "gemma2_alternating_windows": Variant("Gemma 2", {
         **GEMMA2, **OLD, "rope_theta": 10000.0,
     }, matters={"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": WINDOW + 1,

@@ -92,10 +92,16 @@ def hashed_tensor(seed: int, tensor: Tensor) -> np.ndarray:
 def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tuple[float, float]:
     """(centre, spread) of the tensor called `name`."""
     leaf = name.removesuffix(".weight").rpartition(".")[2]
+    if leaf == "A_log":
+        return -2.0, 1.0  # states that last for about 10 tokens, some of them for 100
+    if leaf == "conv1d":
+        return 0.0, 1.0
+    if leaf == "norm" and "linear_attn" in name:
+        return 1.0, 0.5
     if name.endswith("bias"):
         return 0.0, spreads["bias"]
     if "norm" in leaf or leaf.startswith("ln_"):
-        return (0.0 if variant.family.startswith(("Gemma", "Nemotron")) else 1.0), 0.5  # these multiply by 1 + weight
+        return (0.0 if variant.family.startswith(("Gemma", "Nemotron", "Qwen3.5")) else 1.0), 0.5  # these multiply by 1 + weight
     if leaf in ("wpe", "embed_positions"):
         return 0.0, spreads["positions"]
     if leaf in ("wte", "embed_tokens", "embed_in", "word_embeddings"):

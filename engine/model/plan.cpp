@@ -160,12 +160,22 @@ Error embeddings_of_a_draft() {
       "(the draft model has embeddings of its own); draft by lookup, or omit one"};
 }
 
+/// Fails with `kUnsupported` where a model needs what the backend lacks.
+Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
+  if (spec.delta_layers.empty() || backend.recurrences) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[engine] cannot run a {}: found {} recurrent layers (the gated delta rule), expected a "
+                           "backend that runs them; choose --backend cpu, reference or cuda",
+                           spec.model_type, spec.delta_layers.size())};
+}
+
 Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,
                          const device::Capabilities& backend) {
   Plan plan;
   ModelPlan& own = plan.model;
   own.spec = model.spec();
   own.checkpoint = model.directory();
+  LOCKSTEP_TRY_VOID(require_operations(own.spec, backend));
   const int64_t slots = options.slots.value_or(kDefaultSlots);
   LOCKSTEP_TRY(DividedModel divided, divide_model(options.partition, own.spec, ranks, slots));
   own.partition = std::move(divided.partition);
@@ -189,6 +199,7 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   if (options.drafting.model) {
     if (options.prompt_embeddings == PromptEmbeddings::kOn) return embeddings_of_a_draft();
     LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, ranks));
+    LOCKSTEP_TRY_VOID(require_operations(plan.draft->spec, backend));
   } else {
     plan.lookup = {.ngram_size = static_cast<int32_t>(options.drafting.lookup_ngram)};
   }

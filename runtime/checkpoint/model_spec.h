@@ -44,6 +44,18 @@ LOCKSTEP_FIELDS(RopeSpec, kind, pairs, rotated, theta, factor, low_frequency_fac
                 original_max_positions, beta_fast, beta_slow, truncate, attention_factor, mscale, mscale_all_dim,
                 short_factors, long_factors);
 
+/// The gated delta rule of linear attention layers (Qwen3-Next): heads with a state of a fixed size.
+struct DeltaRuleSpec {
+  int64_t key_heads = 0;
+  int64_t value_heads = 0;  // a multiple of the key heads
+  int64_t key_dim = 0;      // of a head
+  int64_t value_dim = 0;
+  int64_t taps = 0;  // of the convolution before it
+
+  friend bool operator==(const DeltaRuleSpec&, const DeltaRuleSpec&) = default;
+};
+LOCKSTEP_FIELDS(DeltaRuleSpec, key_heads, value_heads, key_dim, value_dim, taps);
+
 /// The kind of position embedding.
 enum class Positions { kRotary, kLearned, kAlibi };
 
@@ -77,10 +89,15 @@ struct ModelSpec {
   bool query_key_norm = false;     // of each head, before its rotation
   bool norm_after_rope = false;    // query_key_norm: after it
   bool norm_across_heads = false;  // query_key_norm: of all heads as one row (OLMo 2)
+  bool attention_gate = false;     // the output is multiplied by the sigmoid of a projection
   bool attention_sinks = false;    // a learned logit per head in the softmax's denominator
   bool scale_by_layer = false;     // attention_scale / (layer + 1) (GPT-2)
   std::vector<int64_t> windows;    // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
   int64_t pinned_sinks = 0;        // first positions that remain visible in layers with a window (StreamingLLM)
+
+  // recurrence
+  std::vector<int64_t> delta_layers;  // increasing: layers with the delta rule instead of attention
+  DeltaRuleSpec delta_rule;           // of those
 
   // positions
   Positions positions = Positions::kRotary;
@@ -113,6 +130,8 @@ struct ModelSpec {
 
   /// The attention window of `layer`; 0: none.
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
+  /// Whether `layer` has the delta rule instead of attention.
+  bool has_delta_rule(int64_t layer) const { return std::ranges::binary_search(delta_layers, layer); }
   /// The rotary embedding of `layer`.
   const RopeSpec& rope_of(int64_t layer) const { return window(layer) > 0 && local_rope ? *local_rope : rope; }
   /// Whether the queries and keys of `layer` are rotated.
@@ -125,11 +144,11 @@ struct ModelSpec {
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
                 key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
-                query_key_norm, norm_after_rope, norm_across_heads, attention_sinks, scale_by_layer, windows,
-                pinned_sinks, positions, position_offset, rope, local_rope, layers_without_rope, mlp, intermediate_size,
-                activation, swiglu_limit, swiglu_alpha, mlp_bias, experts, experts_per_token, routes_sum_to_one,
-                norm_before, parallel_residual, shared_norm, residual_after_norm, dtype, int8_group, eos_ids, bos_id,
-                pad_id);
+                query_key_norm, norm_after_rope, norm_across_heads, attention_gate, attention_sinks, scale_by_layer,
+                windows, pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope, local_rope,
+                layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts,
+                experts_per_token, routes_sum_to_one, norm_before, parallel_residual, shared_norm, residual_after_norm,
+                dtype, int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

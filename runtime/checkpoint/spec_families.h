@@ -26,6 +26,7 @@ std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate
 std::span<const ModelType> gated_types();  // Llama and close variants
 std::span<const ModelType> dense_types();  // variants of Llama
 std::span<const ModelType> gemma_types();
-std::span<const ModelType> expert_types();  // mixtures of experts
+std::span<const ModelType> recurrent_types();  // layers with a recurrence beside those with attention
+std::span<const ModelType> expert_types();     // mixtures of experts
 
 }  // namespace lockstep::checkpoint

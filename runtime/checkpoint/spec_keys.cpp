@@ -312,7 +312,8 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
     LOCKSTEP_TRY(const auto object, config.object(rope));
     if (!object) continue;
     for (const auto& [key, value] : config.find(rope)->items()) {
-      if (contains(idle, key) && value.is_object()) {  // the rope of one kind of layers
+      if (contains(idle, key) && !value.is_object()) continue;
+      if (contains(idle, key)) {  // the rope of one kind of layers
         LOCKSTEP_TRY_VOID(require_known_rope_keys(value, *object));
       } else {
         LOCKSTEP_TRY_VOID(require_known_rope_key(key, value, *object));

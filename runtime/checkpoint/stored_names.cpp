@@ -89,6 +89,35 @@ constexpr StoredForm kGraniteMoeLayer[] = {
     {"mlp.experts.{e}.down_proj.weight", "block_sparse_moe.output_linear.weight", kAll, kExpertsOutputInput},
 };
 
+/// Before Llama's. Attention in some layers, linear attention in the others.
+constexpr StoredForm kQwen35Layer[] = {
+    {"self_attn.q_proj.*", "self_attn.q_proj.*", kGatedQuery},
+    {"self_attn.gate_proj.*", "self_attn.q_proj.*", kGateOfQuery},
+    {"linear_attn.q_proj.weight", "linear_attn.in_proj_qkv.weight", kDeltaQuery},
+    {"linear_attn.k_proj.weight", "linear_attn.in_proj_qkv.weight", kDeltaKey},
+    {"linear_attn.v_proj.weight", "linear_attn.in_proj_qkv.weight", kDeltaValue},
+    {"linear_attn.z_proj.weight", "linear_attn.in_proj_z.weight"},
+    {"linear_attn.b_proj.weight", "linear_attn.in_proj_b.weight"},
+    {"linear_attn.a_proj.weight", "linear_attn.in_proj_a.weight"},
+    {"linear_attn.q_conv.weight", "linear_attn.conv1d.weight", kDeltaQuery, kChannels},
+    {"linear_attn.k_conv.weight", "linear_attn.conv1d.weight", kDeltaKey, kChannels},
+    {"linear_attn.v_conv.weight", "linear_attn.conv1d.weight", kDeltaValue, kChannels},
+    {"linear_attn.a_log", "linear_attn.A_log"},
+    {"linear_attn.dt_bias", "linear_attn.dt_bias"},
+    {"linear_attn.norm.weight", "linear_attn.norm.weight"},
+    {"linear_attn.o_proj.weight", "linear_attn.out_proj.weight"},
+};
+
+/// Before Qwen 3.5's: projections by key head.
+constexpr StoredForm kQwenNextLayer[] = {
+    {"linear_attn.q_proj.weight", "linear_attn.in_proj_qkvz.weight", kDeltaQueryByHead},
+    {"linear_attn.k_proj.weight", "linear_attn.in_proj_qkvz.weight", kDeltaKeyByHead},
+    {"linear_attn.v_proj.weight", "linear_attn.in_proj_qkvz.weight", kDeltaValueByHead},
+    {"linear_attn.z_proj.weight", "linear_attn.in_proj_qkvz.weight", kDeltaGateByHead},
+    {"linear_attn.b_proj.weight", "linear_attn.in_proj_ba.weight", kDeltaFirstByHead},
+    {"linear_attn.a_proj.weight", "linear_attn.in_proj_ba.weight", kDeltaSecondByHead},
+};
+
 constexpr StoredForm kGptOssLayer[] = {
     {"mlp.router.*", "mlp.router.*"},
     {"mlp.experts.{e}.gate_proj.weight", "mlp.experts.gate_up_proj", kEven, kExpertsInputOutput},
@@ -213,6 +242,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
   if (model_type == "qwen3_moe" || model_type == "olmoe")
     llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
+  if (model_type == "qwen3_5_text") llama.layer_forms = {kQwen35Layer, kLlamaLayer};
   if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
   if (model_type == "hunyuan_v1_dense") llama.layer_forms.push_back(kHunYuanLayer);
   if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);

@@ -18,6 +18,7 @@ enum class Axes {
   kInputOutput,         // [in, out]
   kExpertsOutputInput,  // [experts, out, in]
   kExpertsInputOutput,  // [experts, in, out]
+  kChannels,            // [channels, 1, taps]: a convolution of each channel by itself
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
 
@@ -30,6 +31,20 @@ enum class Outputs {
   kQueryByHead,  // [kv, nh / kv + 2, hd]: all but the last 2 · hd of each key/value head
   kKeyByHead,    // the last but one hd
   kValueByHead,  // the last
+  // An attention with a gate: [nh, 2, hd].
+  kGatedQuery,
+  kGateOfQuery,
+  // Linear attention of G key heads of k and H value heads of v: the first G · k of 2 · G · k + H · v, and so on.
+  kDeltaQuery,
+  kDeltaKey,
+  kDeltaValue,
+  // By key head, each with r = H / G value heads: [G, k + k + r · v + r · v], and [G, r + r] of its gates.
+  kDeltaQueryByHead,
+  kDeltaKeyByHead,
+  kDeltaValueByHead,
+  kDeltaGateByHead,
+  kDeltaFirstByHead,
+  kDeltaSecondByHead,
   kFirstHalf,
   kSecondHalf,
   kEven,

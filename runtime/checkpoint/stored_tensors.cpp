@@ -27,6 +27,33 @@ struct OutputRows {
   int64_t group_step = 0;
 };
 
+/// The same for the parts of linear attention.
+std::optional<OutputRows> choose_delta_rows(Outputs outputs, int64_t total, const DeltaRuleSpec& rule) {
+  if (rule.key_heads == 0) return std::nullopt;
+  const int64_t keys = rule.key_heads * rule.key_dim, values = rule.value_heads * rule.value_dim;
+  const int64_t shared = rule.value_heads / rule.key_heads, own = shared * rule.value_dim;  // of a key head
+  const int64_t head = 2 * (rule.key_dim + own);
+  const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
+  const auto of_all = [&](int64_t first, int64_t rows) {
+    return rows_if(total == 2 * keys + values, {.first = first, .count = rows});
+  };
+  const auto of_heads = [&](int64_t first, int64_t rows, int64_t group) {
+    return rows_if(total == rule.key_heads * group, {first, rule.key_heads * rows, 1, rows, group});
+  };
+  switch (outputs) {
+    case Outputs::kDeltaQuery: return of_all(0, keys);
+    case Outputs::kDeltaKey: return of_all(keys, keys);
+    case Outputs::kDeltaValue: return of_all(2 * keys, values);
+    case Outputs::kDeltaQueryByHead: return of_heads(0, rule.key_dim, head);
+    case Outputs::kDeltaKeyByHead: return of_heads(rule.key_dim, rule.key_dim, head);
+    case Outputs::kDeltaValueByHead: return of_heads(2 * rule.key_dim, own, head);
+    case Outputs::kDeltaGateByHead: return of_heads(2 * rule.key_dim + own, own, head);
+    case Outputs::kDeltaFirstByHead: return of_heads(0, shared, 2 * shared);
+    case Outputs::kDeltaSecondByHead: return of_heads(shared, shared, 2 * shared);
+    default: return std::nullopt;
+  }
+}
+
 /// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
 std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
   const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
@@ -41,6 +68,17 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
     case Outputs::kQueryByHead: return rows_if(fused, {0, query, 1, group, group + 2 * head});
     case Outputs::kKeyByHead: return rows_if(fused, {group, key, 1, head, group + 2 * head});
     case Outputs::kValueByHead: return rows_if(fused, {group + head, key, 1, head, group + 2 * head});
+    case Outputs::kGatedQuery: return rows_if(total == 2 * query, {0, query, 1, head, 2 * head});
+    case Outputs::kGateOfQuery: return rows_if(total == 2 * query, {head, query, 1, head, 2 * head});
+    case Outputs::kDeltaQuery:
+    case Outputs::kDeltaKey:
+    case Outputs::kDeltaValue:
+    case Outputs::kDeltaQueryByHead:
+    case Outputs::kDeltaKeyByHead:
+    case Outputs::kDeltaValueByHead:
+    case Outputs::kDeltaGateByHead:
+    case Outputs::kDeltaFirstByHead:
+    case Outputs::kDeltaSecondByHead: return choose_delta_rows(outputs, total, spec.delta_rule);
     case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});
     case Outputs::kSecondHalf: return rows_if(even, {total / 2, total / 2});
     case Outputs::kEven: return rows_if(even, {0, total / 2, 2});
@@ -72,7 +110,9 @@ void take_expert(Strided& tensor, int64_t expert, DType dtype) {
   tensor.strides.erase(tensor.strides.begin());
 }
 
-bool has_experts(Axes axes) { return axes != Axes::kOutputInput && axes != Axes::kInputOutput; }
+bool has_experts(Axes axes) {
+  return axes != Axes::kOutputInput && axes != Axes::kInputOutput && axes != Axes::kChannels;
+}
 
 /// Locates each tensor in the files of one model.
 class Resolver {
@@ -89,6 +129,7 @@ class Resolver {
   Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                              const StoredForm& form) const;
   Result<Strided> expert_of(const std::string& name, const TensorEntry& entry, size_t rank, int64_t expert) const;
+  Result<Strided> channels_of(const std::string& name, const TensorEntry& entry) const;
   Error wrong_shape(const std::string& name, const TensorEntry& entry, std::string_view expected) const;
 
   const StoredFiles& files_;
@@ -150,6 +191,17 @@ Result<Strided> Resolver::expert_of(const std::string& name, const TensorEntry& 
   return tensor;
 }
 
+/// The channels' taps as a matrix.
+Result<Strided> Resolver::channels_of(const std::string& name, const TensorEntry& entry) const {
+  if (entry.type.shape.rank() != 3 || entry.type.shape[1] != 1 || entry.type.shape.elements() == 0) {
+    return wrong_shape(name, entry, "[channels, 1, taps]");
+  }
+  Strided tensor = strided(entry);
+  tensor.dims.erase(tensor.dims.begin() + 1);
+  tensor.strides.erase(tensor.strides.begin() + 1);
+  return tensor;
+}
+
 /// The view of a stored matrix or vector without experts.
 Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                                      const StoredForm& form) const {
@@ -194,6 +246,9 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
   if (has_experts(form.axes)) {
     const bool bias = canonical.ends_with(".bias");
     LOCKSTEP_TRY(tensor, expert_of(name, entry, bias ? 2 : 3, expert));
+  }
+  if (form.axes == Axes::kChannels) {
+    LOCKSTEP_TRY(tensor, channels_of(name, entry));
   }
   const size_t rank = tensor.dims.size();
   LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));

@@ -10,11 +10,11 @@ namespace {
 using graph::Graph;
 using graph::ValueKind;
 
-/// The KV caches: states with appends by position.
+/// The caches: what the slots' sequences have been so far.
 std::set<std::string_view> cache_names(const Graph& graph) {
   std::set<std::string_view> names;
   for (const graph::Node& node : graph.nodes) {
-    if (node.op == graph::Op::kKvAppend) names.insert(graph.value(node.operands[1]).name);
+    for (const graph::ValueId state : graph::sequence_states(node)) names.insert(graph.value(state).name);
   }
   return names;
 }

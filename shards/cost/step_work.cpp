@@ -40,6 +40,17 @@ Attention attention_of(const Graph& graph, const Node& node) {
   return attention;
 }
 
+/// What a step reads of a sequence's recurrence: the state at the last border, and on average half of the rows since.
+double carried_bytes(const Graph& graph, const Node& node) {
+  double bytes = 0;
+  for (const size_t operand : {4u, 5u, 7u}) {  // keys, changes, borders: both halves
+    const TensorType& type = graph.value(node.operands[operand]).type;
+    const double share = operand == 7u ? 0.5 : 0.25;
+    bytes += share * static_cast<double>(type.bytes()) / static_cast<double>(type.shape[0]);
+  }
+  return bytes;
+}
+
 /// Follows a graph's nodes. Rows are tokens until the rows whose next token is wanted are selected.
 class Counter {
  public:
@@ -52,6 +63,10 @@ class Counter {
     if (cost.is_collective) return add_collective(node, cost);
     Stretch& stretch = work_.stretches.back();
     if (node.op == Op::kAttention) stretch.attention.push_back(attention_of(graph_, node));
+    if (node.op == Op::kGatedDeltaRule) {
+      stretch.recurrences.push_back(
+          {.sequence_bytes = carried_bytes(graph_, node), .block = graph_.value(node.operands[4]).type.shape[3]});
+    }
     if (node.op == Op::kMoeExperts) {
       stretch.experts.push_back(experts_of(graph_, node));
       stretch.experts.back().bytes = static_cast<double>(cost.weight_bytes);
@@ -163,6 +178,12 @@ Amounts amounts_of(const Stretch& stretch, const std::vector<Run>& runs, std::op
     const auto held = static_cast<double>(experts.held);
     const double read = busiest ? std::min(*busiest, held) : experts_read(experts, rows);
     amounts.weight_bytes += experts.bytes * read / held;
+  }
+  for (const Recurrence& recurrence : stretch.recurrences) {
+    for (const Run& run : runs) {
+      const double blocks = static_cast<double>(run.rows) / static_cast<double>(recurrence.block);
+      amounts.cache_bytes += static_cast<double>(run.count) * std::max(1.0, blocks) * recurrence.sequence_bytes;
+    }
   }
   for (const Attention& attention : stretch.attention) {
     for (const Run& run : runs) {

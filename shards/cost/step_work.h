@@ -80,6 +80,14 @@ struct Experts {
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
+/// A layer whose sequences carry a state of a fixed size from row to row.
+struct Recurrence {
+  double sequence_bytes = 0;  // read of a sequence for its rows of one block
+  int64_t block = 1;          // rows
+
+  friend bool operator==(const Recurrence&, const Recurrence&) = default;
+};
+
 /// The work between two collectives.
 struct Stretch {
   double weight_bytes = 0;  // read once a step; without experts
@@ -87,6 +95,7 @@ struct Stretch {
   double row_flops = 0;     // for each row in use
   double step_flops = 0;    // independent of the rows in use: the head
   std::vector<Attention> attention;
+  std::vector<Recurrence> recurrences;
   std::vector<Experts> experts;
 
   friend bool operator==(const Stretch&, const Stretch&) = default;

@@ -13,6 +13,9 @@
 
 namespace lockstep::families {
 
+/// Positions of a block of the gated delta rule, as in transformers' chunked form; also how far a slot may go back.
+inline constexpr int64_t kRecurrenceBlock = 64;
+
 /// A prompt's chunk; one token per slot; a slot's last token and the drafts after it, all verified at once; a chunk of
 /// texts whose tokens are scored.
 enum class StepKind { kPrefill, kDecode, kVerify, kScore };

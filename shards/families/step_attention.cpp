@@ -216,7 +216,11 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   }
   q = queries_of_all(q);
   if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q);
-  const ValueId heads = attend(q, k, v, layer, std::move(options));
+  ValueId heads = attend(q, k, v, layer, std::move(options));
+  if (spec_.attention_gate) {
+    const ValueId gate = column_parallel(x, prefix + "gate_proj", query, query_shape, bias_if(spec_.attention_bias));
+    heads = graph_.gated_activation(gate, heads, "sigmoid");
+  }
   return row_parallel(heads, prefix + "o_proj", query, {hidden, spec_.query_heads * width}, partition_.attention_blocks,
                       width, bias_if(spec_.attention_output_bias));
 }

@@ -132,12 +132,16 @@ ValueId StepBuilder::reduce(const Partial& partial) {
   return with_bias(graph_.all_reduce(partial.roots, *partial.blocks, shape_.dtype), partial.bias);
 }
 
-ValueId StepBuilder::attention(ValueId x, int64_t layer) { return reduce(attention_partial(x, layer)); }
+StepBuilder::Partial StepBuilder::mixer_partial(ValueId x, int64_t layer) {
+  return spec_.has_delta_rule(layer) ? delta_rule_partial(x, layer) : attention_partial(x, layer);
+}
+
+ValueId StepBuilder::attention(ValueId x, int64_t layer) { return reduce(mixer_partial(x, layer)); }
 
 ValueId StepBuilder::mlp(ValueId x, int64_t layer) { return reduce(mlp_partial(x, layer)); }
 
 ValueId StepBuilder::attention_plus_mlp(ValueId x, ValueId y, int64_t layer) {
-  const Partial attention = attention_partial(x, layer);
+  const Partial attention = mixer_partial(x, layer);
   const Partial mlp = mlp_partial(y, layer);
   if (*attention.blocks != *mlp.blocks) return graph_.add(reduce(attention), reduce(mlp));
   const ValueId roots = graph_.join_partials(attention.roots, mlp.roots);

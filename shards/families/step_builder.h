@@ -43,7 +43,8 @@ class StepBuilder {
   /// dt[R, d]; `<name>.weight` (and `.bias`) are whole on every rank.
   graph::ValueId norm(graph::ValueId x, const std::string& name);
 
-  /// dt[T, d]: attention over this layer's cache, summed over the ranks; `self_attn.{q,k,v,o}_proj`.
+  /// dt[T, d]: attention over this layer's cache, or its recurrence, summed over the ranks; `self_attn.…`,
+  /// `linear_attn.…`.
   graph::ValueId attention(graph::ValueId x, int64_t layer);
 
   /// dt[T, d]: the MLP that the spec describes, summed over the ranks; `mlp.…`.
@@ -111,6 +112,15 @@ class StepBuilder {
   graph::ValueId attend(graph::ValueId q, graph::ValueId k, graph::ValueId v, int64_t layer,
                         graph::AttentionOptions options);
   Partial attention_partial(graph::ValueId x, int64_t layer);
+  /// What takes attention's place in `layer`: itself or a recurrence.
+  Partial mixer_partial(graph::ValueId x, int64_t layer);
+
+  // step_recurrence.cpp
+  Partial delta_rule_partial(graph::ValueId x, int64_t layer);
+  /// Rows of several tensors, one range after the other, as one weight [rows, columns].
+  graph::ValueId stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
+                                int64_t columns);
+  graph::ValueId recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims);
   int64_t window_of(int64_t layer) const;
 
   // step_mlp.cpp

@@ -40,6 +40,7 @@ std::string why_not(GqaMode wanted, const checkpoint::ModelSpec& spec, int ranks
     case GqaMode::kAllGather:
       return shared > 0 ? why_not_gathered(spec, ranks) : "no two ranks need the same key/value head";
     case GqaMode::kBatch: {
+      if (!spec.delta_layers.empty()) return "found recurrent layers, whose states every rank has for its heads";
       const std::string batch = why_not_batch(ranks, slots);
       return batch.empty() ? why_not_gathered(spec, ranks) : batch;
     }

@@ -18,7 +18,9 @@ constexpr double kBoundaryPlay = 0.04;  // of a rank's share: how far an MLP bou
 struct Costs {
   double query_head;
   double key_value_head;
-  double mlp_column;  // of all experts
+  double delta_head;      // value head of the delta rule
+  double delta_key_head;  // of it
+  double mlp_column;      // of all experts
   double expert;
   double vocabulary_row;
 };
@@ -28,14 +30,17 @@ enum class Experts { kAll, kChosen };
 
 Costs costs_of(const ModelSpec& spec, Experts counted) {
   const auto hidden = static_cast<double>(spec.hidden_size);
-  const auto layers = static_cast<double>(spec.layers);
-  const double head = 2.0 * static_cast<double>(spec.head_dim) * hidden * layers;  // q and o, or k and v
+  const auto layers = static_cast<double>(spec.layers), delta_layers = static_cast<double>(spec.delta_layers.size());
+  const double head = static_cast<double>(spec.head_dim) * hidden * (layers - delta_layers);
+  const double delta_row = hidden * delta_layers;
   const double column = (spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0) * hidden * layers;
   const int64_t chosen = counted == Experts::kAll ? spec.experts : spec.experts_per_token;
   const auto experts = static_cast<double>(spec.experts > 0 ? chosen : 1);
   const auto embedding = static_cast<double>(spec.embedding_size);
-  return {.query_head = head,
-          .key_value_head = head,
+  return {.query_head = (spec.attention_gate ? 3.0 : 2.0) * head,  // q, o and a gate's projection
+          .key_value_head = 2.0 * head,                            // k and v
+          .delta_head = (3.0 * static_cast<double>(spec.delta_rule.value_dim) + 2.0) * delta_row,  // v, z, o; a, b
+          .delta_key_head = 2.0 * static_cast<double>(spec.delta_rule.key_dim) * delta_row,        // q and k
           .mlp_column = column * experts,
           .expert = column * static_cast<double>(spec.intermediate_size) * experts /
                     static_cast<double>(std::max<int64_t>(spec.experts, 1)),
@@ -47,7 +52,9 @@ double attention_elements(const ModelSpec& spec, const Costs& costs, const RankP
   const auto rows = static_cast<double>(part.key_value_rows.size());
   const double key_value_heads =
       rows > 0.0 ? rows / (2.0 * static_cast<double>(spec.head_dim)) : static_cast<double>(part.heads.key_value.size());
-  return costs.query_head * static_cast<double>(part.heads.query.size()) + costs.key_value_head * key_value_heads;
+  return costs.query_head * static_cast<double>(part.heads.query.size()) + costs.key_value_head * key_value_heads +
+         costs.delta_head * static_cast<double>(part.delta_heads.query.size()) +
+         costs.delta_key_head * static_cast<double>(part.delta_heads.key_value.size());
 }
 
 /// The power of two that divides `n`; boundaries with a large one split the sum tree into few roots.
@@ -115,6 +122,19 @@ Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Par
   return ok();
 }
 
+/// Gives every rank its heads of the delta rule, as evenly as possible.
+Result<void> divide_delta_heads(const ModelSpec& spec, int ranks, Partition& partition) {
+  if (spec.delta_layers.empty()) return ok();
+  const HeadCounts counts{spec.delta_rule.value_heads, spec.delta_rule.key_heads};
+  LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads(counts, ranks));
+  partition.delta_blocks.bounds = {0};
+  for (size_t rank = 0; rank < heads.size(); ++rank) {
+    partition.parts[rank].delta_heads = heads[rank];
+    partition.delta_blocks.bounds.push_back(heads[rank].query.end);
+  }
+  return ok();
+}
+
 /// Gives every rank its columns (or experts) and subtracts them from its difference.
 void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& partition) {
   const Costs costs = costs_of(spec, Experts::kChosen);
@@ -169,7 +189,9 @@ int64_t mlp_block_columns(const ModelSpec& spec) {
 int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
   const int64_t blocks =
       experts == ExpertSplit::kWhole ? spec.experts : count_blocks(spec.intermediate_size, mlp_block_columns(spec));
-  return static_cast<int>(std::min({spec.query_heads, blocks, spec.vocabulary}));
+  const int64_t heads =
+      spec.delta_layers.empty() ? spec.query_heads : std::min(spec.query_heads, spec.delta_rule.value_heads);
+  return static_cast<int>(std::min({heads, blocks, spec.vocabulary}));
 }
 
 Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics,
@@ -194,6 +216,7 @@ Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit e
   partition.expert_split = experts;
   partition.numerics = numerics;
   LOCKSTEP_TRY_VOID(divide_attention(spec, ranks, gqa, partition));
+  LOCKSTEP_TRY_VOID(divide_delta_heads(spec, ranks, partition));
   std::vector<double> left = lacks_after_attention(spec, partition.parts);
   divide_mlp(spec, left, partition);
   const std::vector<int64_t> rows = boundaries(left, spec.vocabulary, 16.0);

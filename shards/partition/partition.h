@@ -32,6 +32,7 @@ struct RankPart {
   Range experts;  // empty in a model without
   // The rows of k's projection, and of v's after them, that it computes where they are gathered: whole heads or pieces.
   Range key_value_rows = {};
+  RankHeads delta_heads = {};  // value heads (as queries) and key heads of the delta rule, if the model has it
 
   friend bool operator==(const RankPart&, const RankPart&) = default;
 };
@@ -40,6 +41,7 @@ struct RankPart {
 struct Partition {
   std::vector<RankPart> parts;  // by rank
   BlockSplit attention_blocks;  // leaves are query heads: the sum order of the attention output
+  BlockSplit delta_blocks;      // leaves are value heads of the delta rule: the sum order of its output
   BlockSplit mlp_blocks;        // leaves are blocks of `mlp_block` columns: the sum order of the MLP output
   int64_t mlp_block = 1;        // columns of a leaf; the last leaf may be narrower
   ExpertSplit expert_split = ExpertSplit::kColumns;

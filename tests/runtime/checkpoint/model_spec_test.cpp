@@ -165,12 +165,12 @@ TEST(ParseSpec, LooksAtTheArchitectureWhenThereIsNoModelType) {
 }
 
 TEST(ParseSpec, ListsEveryFamily) {
-  EXPECT_THAT(
-      supported_model_types(),
-      ElementsAre("bloom", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "gemma2", "gemma3", "gemma3_text",
-                  "glm4", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "hunyuan_v1_dense", "llama",
-                  "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3",
-                  "qwen2", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2"));
+  EXPECT_THAT(supported_model_types(),
+              ElementsAre("bloom", "cohere", "cohere2", "ernie4_5", "exaone4", "falcon", "gemma2", "gemma3",
+                          "gemma3_text", "glm4", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe",
+                          "hunyuan_v1_dense", "llama", "ministral", "mistral", "mixtral", "nemotron", "olmo2", "olmo3",
+                          "olmoe", "opt", "phi", "phi3", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text", "qwen3_moe",
+                          "seed_oss", "smollm3", "stablelm", "starcoder2"));
 }
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {

@@ -1,0 +1,128 @@
+// Families whose layers are recurrent but for every fourth or so: Qwen 3.5 (3.6, 3.8).
+#include <fmt/format.h>
+
+#include "runtime/checkpoint/spec_families.h"
+#include "runtime/checkpoint/spec_keys.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr Limits<int64_t> kHeads{1, int64_t{1} << 16};
+constexpr Limits<int64_t> kTaps{1, 16};
+
+/// Reads which layers have attention: `layer_types`, or every `full_attention_interval`th.
+Result<void> read_delta_layers(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t interval, config.integer_or("full_attention_interval", 4, kWidth));
+  const json* const types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || std::ssize(*types) != spec.layers)) {
+    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", spec.layers));
+  }
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (types == nullptr) {
+      if ((layer + 1) % interval != 0) spec.delta_layers.push_back(layer);
+      continue;
+    }
+    const json& type = (*types)[static_cast<size_t>(layer)];
+    if (type == "linear_attention") {
+      spec.delta_layers.push_back(layer);
+    } else if (type != "full_attention") {
+      return unsupported(config, "layer_types", describe(type), "\"linear_attention\" or \"full_attention\"");
+    }
+  }
+  if (std::ssize(spec.delta_layers) < spec.layers) return ok();
+  return unsupported(config, "layer_types", "linear attention in all layers", "attention in one at least");
+}
+
+Result<void> read_delta_rule(const KeyReader& config, ModelSpec& spec) {
+  DeltaRuleSpec& rule = spec.delta_rule;
+  LOCKSTEP_TRY(rule.key_heads, config.integer_or("linear_num_key_heads", 16, kHeads));
+  LOCKSTEP_TRY(rule.value_heads, config.integer_or("linear_num_value_heads", 32, kHeads));
+  LOCKSTEP_TRY(rule.key_dim, config.integer_or("linear_key_head_dim", 128, kWidth));
+  LOCKSTEP_TRY(rule.value_dim, config.integer_or("linear_value_head_dim", 128, kWidth));
+  LOCKSTEP_TRY(rule.taps, config.integer_or("linear_conv_kernel_dim", 4, kTaps));
+  if (rule.value_heads % rule.key_heads == 0) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[runtime/checkpoint] cannot use {}: linear_num_key_heads: found {}, expected a divisor of "
+                           "the {} value heads; correct the file",
+                           config.origin(), rule.key_heads, rule.value_heads)};
+}
+
+FamilyKeys qwen_keys() {
+  FamilyKeys keys;
+  keys.head_dim.otherwise = 256;
+  keys.max_positions.otherwise = 32768;
+  return keys;
+}
+
+/// What all these Qwens share, after the sizes.
+Result<void> read_qwen_layers(const KeyReader& config, ModelSpec& spec) {
+  if (spec.activation != "silu") {
+    return unsupported(config, "hidden_act", fmt::format("\"{}\"", spec.activation), "silu");
+  }
+  LOCKSTEP_TRY_VOID(require_switch(config, "attn_output_gate", true));
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
+  spec.query_key_norm = true;
+  spec.attention_gate = true;
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.25}, .partial = true}));
+  LOCKSTEP_TRY_VOID(read_delta_layers(config, spec));
+  return read_delta_rule(config, spec);
+}
+
+Result<ModelSpec> read_qwen3_5_text(const KeyReader& config) {
+  FamilyKeys keys = qwen_keys();
+  keys.hidden_size.otherwise = 4096;
+  keys.layers.otherwise = 32;
+  keys.query_heads.otherwise = 16;
+  keys.key_value_heads.otherwise = 4;
+  keys.intermediate_size.otherwise = 12288;
+  keys.vocabulary.otherwise = 248320;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_5_text", keys));
+  LOCKSTEP_TRY_VOID(read_qwen_layers(config, spec));
+  return spec;
+}
+
+constexpr std::string_view kQwen35Idle[] = {
+    "model_type",
+    "mamba_ssm_dtype",               // of the recurrence's states: always float32
+    "mlp_only_layers",               // of the family's mixtures of experts
+    "mtp_num_hidden_layers",         // heads for drafts, which transformers does not load
+    "mtp_use_dedicated_embeddings",  // of those
+    // three coordinates of a position, which are equal in a text
+    "mrope_section",
+    "mrope_interleaved",
+};
+
+/// The text part of a config with a picture's part beside it.
+Result<ModelSpec> read_qwen3_5(const KeyReader& config) {
+  LOCKSTEP_TRY(const auto text, config.object("text_config"));
+  if (!text) return config.wrong("text_config", "an object");
+  LOCKSTEP_TRY_VOID(require_plain_weights(*text, "qwen3_5_text"));
+  json merged = *config.find("text_config");
+  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
+    if (const json* value = config.find(key)) merged[std::string(key)] = *value;
+  }
+  LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", false));
+  KeyReader::Names read;
+  const KeyReader reader(merged, text->origin(), &read);
+  LOCKSTEP_TRY(ModelSpec spec, read_qwen3_5_text(reader));
+  LOCKSTEP_TRY_VOID(require_known_keys(merged, reader, read, kQwen35Idle));
+  return spec;
+}
+
+/// Of pictures and videos, which a text has none of.
+constexpr std::string_view kVisionIdle[] = {"vision_config",         "image_token_id",      "video_token_id",
+                                            "vision_start_token_id", "vision_end_token_id", "text_config",
+                                            "language_model_only"};
+
+constexpr ModelType kRecurrentTypes[] = {
+    {"qwen3_5", "Qwen3_5ForConditionalGeneration", read_qwen3_5, kVisionIdle},
+    {"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5_text, kQwen35Idle},
+};
+
+}  // namespace
+
+std::span<const ModelType> recurrent_types() { return kRecurrentTypes; }
+
+}  // namespace lockstep::checkpoint
