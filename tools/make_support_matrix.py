@@ -27,7 +27,8 @@ PROPERTIES = ("family", "model", "window", "stored", "phase", "tp", "files", "ba
 FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "Ministral", "Mixtral", "Qwen2", "Qwen3",
             "Qwen3-MoE", "Gemma 2", "Gemma 3 text", "Phi-3", "gpt-oss",
             "SmolLM3", "Granite", "GraniteMoE", "StarCoder2", "StableLM", "Seed-OSS", "ERNIE 4.5", "GLM-4", "EXAONE 4", "Hunyuan",
-            "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron")  # fmt: skip
+            "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron",
+            "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4")  # fmt: skip
 PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows, and many steps, in two graphs
 STORED = {
     "hub": "as on the hub",

@@ -26,6 +26,10 @@ bool has_window_everywhere(const ModelSpec& spec) {
 
 /// Layers with a window may use another rope than layers without; their window is then part of the training.
 Result<void> set_window(ModelSpec& spec, int64_t window) {
+  if (spec.chunked_windows) {
+    return refused(ErrorKind::kUnsupported, "--window", fmt::format("{}", window),
+                   fmt::format("a model without chunks of attention; {} has some; omit it", spec.model_type));
+  }
   if (spec.local_rope) {
     return refused(ErrorKind::kUnsupported, "--window", fmt::format("{}", window),
                    fmt::format("a model whose layers share one rope; in {} those with a window have their own; omit it",
@@ -41,6 +45,10 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
     return refused(
         ErrorKind::kInvalidArgument, "--pinned-sinks", found,
         fmt::format("a model with windows; in {} every layer sees everything; add --window", spec.model_type));
+  }
+  if (spec.chunked_windows) {
+    return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
+                   fmt::format("a model without chunks of attention; {} has some; omit it", spec.model_type));
   }
   if (spec.positions != Positions::kRotary) {
     return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,

@@ -55,6 +55,36 @@ struct DeltaRuleSpec {
   friend bool operator==(const DeltaRuleSpec&, const DeltaRuleSpec&) = default;
 };
 LOCKSTEP_FIELDS(DeltaRuleSpec, key_heads, value_heads, key_dim, value_dim, taps);
+/// How a mixture chooses a token's experts and weighs them: softmax or sigmoid gives every expert a score.
+struct RouterSpec {
+  enum class Scores { kSoftmax, kSigmoid };
+  /// The score of a group of experts: its best expert's, or the sum of its best two.
+  enum class GroupScore { kBest, kBestTwo };
+
+  Scores scores = Scores::kSoftmax;
+  bool has_bias = false;    // added to the scores for the choice only
+  int64_t groups = 1;       // of experts with consecutive numbers, equally many
+  int64_t kept_groups = 1;  // those with the best scores, from which experts are chosen
+  GroupScore group_score = GroupScore::kBest;
+  bool sum_to_one = true;  // a weight is the expert's share of the scores of the chosen; false: its score
+  double least_sum = 0.0;  // sum_to_one: of those scores
+  double scale = 1.0;      // on the weights
+  bool on_inputs = false;  // weights multiply what the experts read, not their sums (Llama 4)
+
+  friend bool operator==(const RouterSpec&, const RouterSpec&) = default;
+};
+LOCKSTEP_FIELDS(RouterSpec, scores, has_bias, groups, kept_groups, group_score, sum_to_one, least_sum, scale,
+                on_inputs);
+
+/// Factors on the queries of a layer that grow with the position (Llama 4): 1 + beta · ln(1 + ⌊(p + offset) / every⌋).
+struct QueryScaling {
+  double beta = 0.0;  // 0: none
+  int64_t every = 1;
+  int64_t offset = 0;
+
+  friend bool operator==(const QueryScaling&, const QueryScaling&) = default;
+};
+LOCKSTEP_FIELDS(QueryScaling, beta, every, offset);
 
 /// The kind of position embedding.
 enum class Positions { kRotary, kLearned, kAlibi };
@@ -106,6 +136,10 @@ struct ModelSpec {
   std::optional<RopeSpec> local_rope;        // of the layers with a window, if different (Gemma 3)
   std::vector<int64_t> layers_without_rope;  // increasing
 
+  // attention of Llama 4
+  QueryScaling query_scaling;    // of all layers; in a model with layers without rope, of those
+  bool chunked_windows = false;  // of the windows, only keys since the last multiple of their length
+
   // MLP
   Mlp mlp = Mlp::kGated;
   int64_t intermediate_size = 0;    // of each expert, if there are experts
@@ -115,7 +149,11 @@ struct ModelSpec {
   bool mlp_bias = false;
   int64_t experts = 0;
   int64_t experts_per_token = 0;
-  bool routes_sum_to_one = true;  // false: shares of a softmax over all experts, not over the chosen ones
+  RouterSpec router;
+  int64_t shared_expert_size = 0;     // columns of a gated MLP that every token takes beside its experts; 0: none
+  bool shared_expert_gate = false;    // its sum is multiplied with the sigmoid of a product with x
+  std::vector<int64_t> dense_layers;  // increasing: those with a gated MLP instead of experts
+  int64_t dense_size = 0;             // columns of their MLP
 
   // layer structure
   bool norm_before = true;           // false: norm after the residual sum (OPT 350m)
@@ -132,8 +170,18 @@ struct ModelSpec {
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
   /// Whether `layer` has the delta rule instead of attention.
   bool has_delta_rule(int64_t layer) const { return std::ranges::binary_search(delta_layers, layer); }
+  bool has_experts(int64_t layer) const {
+    return mlp == Mlp::kExperts && !std::ranges::binary_search(dense_layers, layer);
+  }
+  int64_t expert_layers() const {
+    return mlp == Mlp::kExperts ? layers - static_cast<int64_t>(dense_layers.size()) : 0;
+  }
   /// The rotary embedding of `layer`.
   const RopeSpec& rope_of(int64_t layer) const { return window(layer) > 0 && local_rope ? *local_rope : rope; }
+  /// Whether the queries of `layer` grow with their position.
+  bool scales_queries(int64_t layer) const {
+    return query_scaling.beta != 0.0 && (layers_without_rope.empty() || !has_rope(layer));
+  }
   /// Whether the queries and keys of `layer` are rotated.
   bool has_rope(int64_t layer) const {
     return positions == Positions::kRotary && !std::ranges::binary_search(layers_without_rope, layer);
@@ -145,10 +193,11 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
                 key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
                 query_key_norm, norm_after_rope, norm_across_heads, attention_gate, attention_sinks, scale_by_layer,
-                windows, pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope, local_rope,
-                layers_without_rope, mlp, intermediate_size, activation, swiglu_limit, swiglu_alpha, mlp_bias, experts,
-                experts_per_token, routes_sum_to_one, norm_before, parallel_residual, shared_norm, residual_after_norm,
-                dtype, int8_group, eos_ids, bos_id, pad_id);
+                windows, chunked_windows, pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope,
+                local_rope, layers_without_rope, query_scaling, mlp, intermediate_size, activation, swiglu_limit,
+                swiglu_alpha, mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate,
+                dense_layers, dense_size, norm_before, parallel_residual, shared_norm, residual_after_norm, dtype,
+                int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -13,22 +13,6 @@ using nlohmann::json;
 
 // ---- SmolLM3: layers without rotation ----
 
-/// Fills in `layers_without_rope`: from `no_rope_layers`, a list of 0 (none) and 1 per layer, or every n-th layer.
-Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec) {
-  LOCKSTEP_TRY(const int64_t interval, config.integer_or("no_rope_layer_interval", 4, kWidth));
-  const json* list = config.find("no_rope_layers");
-  if (list != nullptr && (!list->is_array() || static_cast<int64_t>(list->size()) != spec.layers)) {
-    return config.wrong("no_rope_layers", fmt::format("an array of {}, 0 or 1 per layer", spec.layers));
-  }
-  for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    const json rotates = list != nullptr ? (*list)[static_cast<size_t>(layer)] : json((layer + 1) % interval != 0);
-    const bool is_none = rotates == 0 || rotates == false;
-    if (!is_none && rotates != 1 && rotates != true) return config.wrong("no_rope_layers", "0 or 1 per layer");
-    if (is_none) spec.layers_without_rope.push_back(layer);
-  }
-  return ok();
-}
-
 Result<ModelSpec> read_smollm3(const KeyReader& config) {
   FamilyKeys keys;
   keys.key_value_heads.otherwise = 4;
@@ -203,16 +187,7 @@ Result<ModelSpec> read_exaone4(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "exaone4", keys));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
-  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
-  int64_t pattern = 4;  // published files have a text instead, beside layer_types
-  if (!config.has("layer_types")) {
-    LOCKSTEP_TRY(pattern, config.integer_or("sliding_window_pattern", pattern, kWidth));
-  }
-  LOCKSTEP_TRY_VOID(read_layer_windows(
-      config, window, [&](int64_t layer) { return window && (layer + 1) % pattern != 0; }, spec));
-  for (int64_t layer = 0; window && layer < spec.layers; ++layer) {
-    if (spec.window(layer) == 0) spec.layers_without_rope.push_back(layer);
-  }
+  LOCKSTEP_TRY_VOID(read_exaone_windows(config, spec));
   return spec;
 }
 
@@ -339,7 +314,7 @@ Result<ModelSpec> read_olmoe(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_any_olmo(config, "olmoe", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   if (const auto* clip = config.find("clip_qkv")) return unsupported(config, "clip_qkv", describe(*clip), "null");
-  LOCKSTEP_TRY(spec.routes_sum_to_one, config.boolean_or("norm_topk_prob", false));
+  LOCKSTEP_TRY(spec.router.sum_to_one, config.boolean_or("norm_topk_prob", false));
   LOCKSTEP_TRY_VOID(read_experts(config, 64, 8, spec));
   return spec;
 }

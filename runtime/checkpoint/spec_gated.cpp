@@ -1,3 +1,7 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"
 
@@ -64,6 +68,137 @@ Result<ModelSpec> read_mistral(const KeyReader& config) {
   return spec;
 }
 
+/// The ropes of a config without any.
+nlohmann::json ministral3_rope() {
+  return {{"rope_type", "yarn"}, {"rope_theta", 1e6},     {"factor", 16.0},
+          {"beta_fast", 32.0},   {"beta_slow", 1.0},      {"original_max_position_embeddings", 16384},
+          {"mscale", 1.0},       {"mscale_all_dim", 1.0}, {"llama_4_scaling_beta", 0.1}};
+}
+
+Result<ModelSpec> read_ministral3(const KeyReader& config) {
+  FamilyKeys keys = mistral_keys();
+  keys.head_dim.otherwise = 128;
+  keys.max_positions.otherwise = 262144;
+  keys.norm_epsilon.otherwise = 1e-5;
+  keys.pad_id = 11;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ministral3", keys));
+  LOCKSTEP_TRY(const auto given, config.object("rope_parameters"));
+  const nlohmann::json flat = {{"rope_parameters", given ? *config.find("rope_parameters") : ministral3_rope()}};
+  const KeyReader reader(flat, config.origin());
+  LOCKSTEP_TRY(spec.rope, read_rope(reader, spec, {.scales_queries = true}));
+  LOCKSTEP_TRY(const auto rope, reader.object("rope_parameters"));
+  LOCKSTEP_TRY(spec.query_scaling.beta, rope->number("llama_4_scaling_beta", {0.0, 1e6}));
+  LOCKSTEP_TRY(spec.query_scaling.every, rope->integer("original_max_position_embeddings", kPositions));
+  LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
+  slide_everywhere(window, spec);
+  return spec;
+}
+
+constexpr std::string_view kMinistral3Idle[] = {
+    "max_position_embeddings",  // in rope_parameters: transformers does not read it there
+};
+
+/// Mistral Small 3.1 and later, and Ministral 3: a text model of Mistral's or Ministral 3's kind beside an eye.
+Result<ModelSpec> read_mistral3(const KeyReader& config) {
+  LOCKSTEP_TRY(const nlohmann::json text, text_part(config, /*tied=*/true));
+  KeyReader::Names read;
+  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
+  LOCKSTEP_TRY(const std::string model_type, reader.text_or("model_type", "mistral"));
+  LOCKSTEP_TRY_VOID(require_plain_weights(reader, model_type));
+  if (model_type == "mistral") return read_mistral(reader);
+  if (model_type != "ministral3") {
+    return unsupported(reader, "model_type", fmt::format("\"{}\"", model_type), "\"mistral\" or \"ministral3\"");
+  }
+  LOCKSTEP_TRY(ModelSpec spec, read_ministral3(reader));
+  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kMinistral3Idle));
+  return spec;
+}
+
+constexpr std::string_view kMistral3Idle[] = {"vision_config",        "image_token_index",         "image_token_id",
+                                              "projector_hidden_act", "multimodal_projector_bias", "spatial_merge_size",
+                                              "vision_feature_layer"};
+
+// ---- Llama 4: chunks instead of windows, layers without a rope, experts by one sigmoid each ----
+
+/// Layers with a rope attend within chunks, unless `layer_types` says otherwise.
+Result<void> read_chunks(const KeyReader& config, ModelSpec& spec) {
+  const bool has_none = config.is_null("attention_chunk_size");
+  LOCKSTEP_TRY(const int64_t chunk, config.integer_or("attention_chunk_size", 8192, kPositions));
+  const auto* types = config.find("layer_types");
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != spec.layers)) {
+    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", spec.layers));
+  }
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    bool is_chunked = spec.has_rope(layer) && !has_none;
+    if (types != nullptr) {
+      const auto& type = (*types)[static_cast<size_t>(layer)];
+      is_chunked = type == "chunked_attention";
+      if (!is_chunked && type != "full_attention") {
+        return unsupported(config, "layer_types", describe(type), "\"full_attention\" or \"chunked_attention\"");
+      }
+    }
+    spec.windows.push_back(is_chunked ? chunk : 0);
+  }
+  spec.chunked_windows = true;
+  return ok();
+}
+
+/// Queries of layers without a rope grow with their position.
+Result<void> read_temperature(const KeyReader& config, ModelSpec& spec) {
+  const auto* tunes = config.find("attn_temperature_tuning");  // a boolean; in some files a number
+  LOCKSTEP_TRY(const int64_t every, config.integer_or("floor_scale", 8192, kPositions));
+  LOCKSTEP_TRY(const double beta, config.number_or("attn_scale", 0.1, {0.0, 1e6}));
+  const bool is_off = tunes != nullptr && (*tunes == false || *tunes == 0);
+  if (!is_off && !spec.layers_without_rope.empty()) spec.query_scaling = {.beta = beta, .every = every, .offset = 1};
+  return ok();
+}
+
+Result<ModelSpec> read_llama4_text(const KeyReader& config) {
+  FamilyKeys keys = llama_keys();
+  keys.key_value_heads.otherwise = 8;
+  keys.head_dim.otherwise = 128;
+  keys.max_positions.otherwise = 131072;
+  keys.norm_epsilon.otherwise = 1e-5;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "llama4_text", keys));
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
+  LOCKSTEP_TRY(const bool norms, config.boolean_or("use_qk_norm", true));
+  if (norms) return unsupported(config, "use_qk_norm", "true", "false: no norm of heads without weights");
+  LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 500000.0}}));
+  spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
+  LOCKSTEP_TRY_VOID(read_no_rope_layers(config, spec));
+  LOCKSTEP_TRY_VOID(read_chunks(config, spec));
+  LOCKSTEP_TRY_VOID(read_temperature(config, spec));
+  LOCKSTEP_TRY_VOID(read_experts(config, 16, 1, spec));
+  spec.router = {.scores = RouterSpec::Scores::kSigmoid, .sum_to_one = false, .on_inputs = true};
+  spec.shared_expert_size = spec.intermediate_size;
+  LOCKSTEP_TRY(const int64_t step, config.integer_or("interleave_moe_layer_step", 1, kWidth));
+  const auto* list = config.find("moe_layers");
+  if (list != nullptr && !list->is_array()) return config.wrong("moe_layers", "an array of layers");
+  const auto is_dense = [&](int64_t layer) {
+    return list != nullptr ? std::find(list->begin(), list->end(), layer) == list->end() : (layer + 1) % step != 0;
+  };
+  LOCKSTEP_TRY_VOID(read_dense_layers(config, is_dense, {"intermediate_size_mlp", 16384}, spec));
+  return spec;
+}
+
+constexpr std::string_view kLlama4Idle[] = {
+    "router_jitter_noise",  // of training
+    "for_llm_compressor",   // of another library
+};
+
+Result<ModelSpec> read_llama4(const KeyReader& config) {
+  LOCKSTEP_TRY(const nlohmann::json text, text_part(config, /*tied=*/false));
+  KeyReader::Names read{"model_type"};
+  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
+  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "llama4_text"));
+  LOCKSTEP_TRY(ModelSpec spec, read_llama4_text(reader));
+  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kLlama4Idle));
+  return spec;
+}
+
+constexpr std::string_view kLlama4OuterIdle[] = {"vision_config", "image_token_index", "boi_token_index",
+                                                 "eoi_token_index"};
+
 Result<ModelSpec> read_qwen2(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen2", qwen_keys()));
   spec.attention_bias = true;  // not on the output
@@ -98,9 +233,17 @@ Result<ModelSpec> read_phi3(const KeyReader& config) {
 }
 
 constexpr ModelType kGatedTypes[] = {
-    {"llama", "LlamaForCausalLM", read_llama},       {"ministral", "MinistralForCausalLM", read_ministral},
-    {"mistral", "MistralForCausalLM", read_mistral}, {"phi3", "Phi3ForCausalLM", read_phi3},
-    {"qwen2", "Qwen2ForCausalLM", read_qwen2},       {"qwen3", "Qwen3ForCausalLM", read_qwen3},
+    {"llama", "LlamaForCausalLM", read_llama},
+    {"llama4", "Llama4ForConditionalGeneration", read_llama4, kLlama4OuterIdle},
+    {"llama4_text", "Llama4ForCausalLM", read_llama4_text, kLlama4Idle},
+
+    {"ministral", "MinistralForCausalLM", read_ministral},
+    {"ministral3", "Ministral3ForCausalLM", read_ministral3, kMinistral3Idle},
+    {"mistral", "MistralForCausalLM", read_mistral},
+    {"mistral3", "Mistral3ForConditionalGeneration", read_mistral3, kMistral3Idle},
+    {"phi3", "Phi3ForCausalLM", read_phi3},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3},
 };
 
 }  // namespace

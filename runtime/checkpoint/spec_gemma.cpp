@@ -82,15 +82,10 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
 }
 
 Result<ModelSpec> read_gemma3(const KeyReader& config) {
-  LOCKSTEP_TRY(const auto text, config.object("text_config"));
-  if (!text) return config.wrong("text_config", "an object");
-  LOCKSTEP_TRY_VOID(require_plain_weights(*text, "gemma3_text"));
-  json merged = *config.find("text_config");
-  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
-    if (const json* value = config.find(key)) merged[std::string(key)] = *value;
-  }
-  LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", true));
-  return read_gemma3_text(KeyReader(merged, text->origin()));
+  LOCKSTEP_TRY(const json text, text_part(config, /*tied=*/true));
+  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()));
+  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "gemma3_text"));
+  return read_gemma3_text(reader);
 }
 
 constexpr ModelType kGemmaTypes[] = {

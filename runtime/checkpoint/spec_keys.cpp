@@ -201,7 +201,7 @@ constexpr std::string_view kRopeKeys[] = {
     "truncate",        "attention_factor",
     "mscale",          "mscale_all_dim",
     "short_factor",    "long_factor",
-    "alpha",
+    "alpha",           "llama_4_scaling_beta",
 };
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -301,6 +301,47 @@ Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> 
   return ok();
 }
 
+Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t interval, config.integer_or("no_rope_layer_interval", 4, kWidth));
+  const json* list = config.find("no_rope_layers");
+  if (list != nullptr && list->is_array() && list->empty()) list = nullptr;
+  if (list != nullptr && (!list->is_array() || static_cast<int64_t>(list->size()) != spec.layers)) {
+    return config.wrong("no_rope_layers", fmt::format("an array of {}, 0 or 1 per layer", spec.layers));
+  }
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const json rotates = list != nullptr ? (*list)[static_cast<size_t>(layer)] : json((layer + 1) % interval != 0);
+    const bool is_none = rotates == 0 || rotates == false;
+    if (!is_none && rotates != 1 && rotates != true) return config.wrong("no_rope_layers", "0 or 1 per layer");
+    if (is_none) spec.layers_without_rope.push_back(layer);
+  }
+  return ok();
+}
+
+Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
+  int64_t pattern = 4;  // published files have a text instead, beside layer_types
+  if (!config.has("layer_types")) {
+    LOCKSTEP_TRY(pattern, config.integer_or("sliding_window_pattern", pattern, kWidth));
+  }
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [&](int64_t layer) { return window && (layer + 1) % pattern != 0; }, spec));
+  for (int64_t layer = 0; window && layer < spec.layers; ++layer) {
+    if (spec.window(layer) == 0) spec.layers_without_rope.push_back(layer);
+  }
+  return ok();
+}
+
+Result<json> text_part(const KeyReader& config, bool tied) {
+  LOCKSTEP_TRY(const auto text, config.object("text_config"));
+  if (!text) return config.wrong("text_config", "an object");
+  json merged = *config.find("text_config");
+  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
+    if (const json* value = config.find(key)) merged[std::string(key)] = *value;
+  }
+  LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", tied));
+  return merged;
+}
+
 Result<void> require_known_keys(const nlohmann::json& document, const KeyReader& config, const KeyReader::Names& read,
                                 std::span<const std::string_view> idle) {
   for (const auto& [key, value] : document.items()) {
@@ -312,9 +353,10 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
     LOCKSTEP_TRY(const auto object, config.object(rope));
     if (!object) continue;
     for (const auto& [key, value] : config.find(rope)->items()) {
-      if (contains(idle, key) && !value.is_object()) continue;
-      if (contains(idle, key)) {  // the rope of one kind of layers
-        LOCKSTEP_TRY_VOID(require_known_rope_keys(value, *object));
+      if (contains(idle, key)) {  // the rope of one kind of layers, or a key without effect
+        if (value.is_object()) {
+          LOCKSTEP_TRY_VOID(require_known_rope_keys(value, *object));
+        }
       } else {
         LOCKSTEP_TRY_VOID(require_known_rope_key(key, value, *object));
       }

@@ -48,6 +48,7 @@ struct RopeKeys {
   Key<double> rotated{"partial_rotary_factor", 1.0};   // as theta
   bool partial = false;                                // may rotate less than the whole head
   bool longrope = false;                               // Phi-3: default and longrope, no other kind
+  bool scales_queries = false;                         // the object may have llama_4_scaling_beta
   std::optional<int64_t> original_max_positions = {};  // without the key at the top level, even if the object has it
 };
 
@@ -79,8 +80,23 @@ void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec);
 Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,
                                 const std::function<bool(int64_t)>& slides, ModelSpec& spec);
 
-/// Reads the numbers of experts, all and of a token, of a family without another MLP.
+/// Reads the numbers of experts, all and of a token.
 Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec);
+
+/// EXAONE's windows: those of `layer_types`, or of all but every `sliding_window_pattern`th layer; beside layers with a
+/// window, those without have no rope.
+Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec);
+
+/// The `text_config` of a multimodal model, completed by the keys beside it; `tied`: without tie_word_embeddings there.
+Result<nlohmann::json> text_part(const KeyReader& config, bool tied);
+
+/// Sets the layers without experts; `size` is the key of their MLP's columns.
+Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,
+                               ModelSpec& spec);
+
+/// Reads `no_rope_layers`, a number for each layer: 0 for one without a rope. Without the key every
+/// `no_rope_layer_interval`th layer is one.
+Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec);
 
 /// Reads the rotary embedding; the spec's heads are already set. `rope_scaling` (with `rope_theta` beside it) overrides
 /// `rope_parameters`; a key inside the object overrides the one outside.

@@ -154,6 +154,9 @@ Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const
     LOCKSTEP_TRY(result.theta, rope->number_or("rope_theta", result.theta, kTheta));
     LOCKSTEP_TRY(part, rope->number_or("partial_rotary_factor", part, kPart));
     LOCKSTEP_TRY(result.kind, read_kind(*rope, keys));
+    if (!keys.scales_queries && rope->has("llama_4_scaling_beta")) {
+      return unsupported(*rope, "llama_4_scaling_beta", describe(*rope->find("llama_4_scaling_beta")), "none");
+    }
   }
   LOCKSTEP_TRY(result.rotated, rotated_elements(config, keys.rotated.name, part, spec, keys.partial));
   if (rope) LOCKSTEP_TRY_VOID(read_kind_keys(config, *rope, keys, spec.max_positions, result));

@@ -75,6 +75,57 @@ constexpr StoredForm kMixtralLayer[] = {
     {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsOutputInput},
 };
 
+/// A bias of the router's choice, and an expert that all tokens share, of DeepSeek-V3 and those after it; beside
+/// Qwen's.
+constexpr StoredForm kSharedExpertsLayer[] = {
+    {"mlp.router.score_bias", "mlp.gate.e_score_correction_bias"},
+    {"mlp.shared_expert.gate_proj.*", "mlp.shared_experts.gate_proj.*"},
+    {"mlp.shared_expert.up_proj.*", "mlp.shared_experts.up_proj.*"},
+    {"mlp.shared_expert.down_proj.*", "mlp.shared_experts.down_proj.*"},
+};
+
+constexpr StoredForm kQwen2MoeLayer[] = {
+    {"mlp.shared_expert.gate_proj.*", "mlp.shared_expert.gate_proj.*"},
+    {"mlp.shared_expert.up_proj.*", "mlp.shared_expert.up_proj.*"},
+    {"mlp.shared_expert.down_proj.*", "mlp.shared_expert.down_proj.*"},
+    {"mlp.shared_expert_gate.*", "mlp.shared_expert_gate.*"},
+};
+
+constexpr StoredForm kErnie45MoeLayer[] = {
+    {"mlp.router.score_bias", "mlp.moe_statics.e_score_correction_bias", kOnlyRow},
+    {"mlp.router.score_bias", "mlp.gate.moe_statics.e_score_correction_bias", kOnlyRow},
+};
+
+constexpr StoredForm kLlama4Layer[] = {
+    {"mlp.gate_proj.*", "feed_forward.gate_proj.*"},
+    {"mlp.up_proj.*", "feed_forward.up_proj.*"},
+    {"mlp.down_proj.*", "feed_forward.down_proj.*"},
+    {"mlp.router.*", "feed_forward.router.*"},
+    {"mlp.experts.{e}.gate_proj.weight", "feed_forward.experts.gate_up_proj", kFirstHalf, kExpertsInputOutput},
+    {"mlp.experts.{e}.up_proj.weight", "feed_forward.experts.gate_up_proj", kSecondHalf, kExpertsInputOutput},
+    {"mlp.experts.{e}.down_proj.weight", "feed_forward.experts.down_proj", kAll, kExpertsInputOutput},
+    {"mlp.shared_expert.gate_proj.*", "feed_forward.shared_expert.gate_proj.*"},
+    {"mlp.shared_expert.up_proj.*", "feed_forward.shared_expert.up_proj.*"},
+    {"mlp.shared_expert.down_proj.*", "feed_forward.shared_expert.down_proj.*"},
+};
+
+constexpr StoredForm kExaoneMoeLayer[] = {{"mlp.router.score_bias", "mlp.e_score_correction_bias"}};
+
+constexpr StoredForm kHyV3Layer[] = {
+    {"mlp.router.*", "mlp.router.gate.*"},
+    {"mlp.router.score_bias", "mlp.expert_bias"},
+    {"mlp.router.score_bias", "mlp.e_score_correction_bias"},
+    {"mlp.shared_expert.gate_proj.*", "mlp.shared_mlp.gate_proj.*"},
+    {"mlp.shared_expert.up_proj.*", "mlp.shared_mlp.up_proj.*"},
+    {"mlp.shared_expert.down_proj.*", "mlp.shared_mlp.down_proj.*"},
+};
+
+/// Beside Mixtral's.
+constexpr StoredForm kMiniMaxM2Layer[] = {
+    {"mlp.router.score_bias", "block_sparse_moe.e_score_correction_bias"},
+    {"mlp.router.score_bias", "mlp.e_score_correction_bias"},
+};
+
 /// Beside the packed form, which is Mixtral's.
 constexpr StoredForm kQwenExpertsLayer[] = {
     {"mlp.experts.{e}.gate_proj.*", "mlp.experts.{e}.gate_proj.*"},
@@ -243,6 +294,18 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "qwen3_moe" || model_type == "olmoe")
     llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "qwen3_5_text") llama.layer_forms = {kQwen35Layer, kLlamaLayer};
+  if (model_type == "qwen2_moe") {
+    llama.layer_forms = {kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
+  }
+  if (model_type == "glm4_moe" || model_type == "ernie4_5_moe" || model_type == "dots1" || model_type == "exaone_moe" ||
+      model_type == "hy_v3") {
+    llama.layer_forms = {kLlamaLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
+  }
+  if (model_type == "ernie4_5_moe") llama.layer_forms.push_back(kErnie45MoeLayer);
+  if (model_type == "exaone_moe") llama.layer_forms.push_back(kExaoneMoeLayer);
+  if (model_type == "hy_v3") llama.layer_forms.push_back(kHyV3Layer);
+  if (model_type == "llama4_text") llama.layer_forms.push_back(kLlama4Layer);
+  if (model_type == "minimax_m2") llama.layer_forms = {kLlamaLayer, kMiniMaxM2Layer, kMixtralLayer};
   if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
   if (model_type == "hunyuan_v1_dense") llama.layer_forms.push_back(kHunYuanLayer);
   if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);

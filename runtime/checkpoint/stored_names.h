@@ -49,6 +49,7 @@ enum class Outputs {
   kSecondHalf,
   kEven,
   kOdd,
+  kOnlyRow,  // a matrix of one row, as a vector
 };
 
 /// One way to store a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert, and a

@@ -61,6 +61,7 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
   const int64_t group = spec.query_heads / spec.key_value_heads * head;  // the queries of a key/value head
   const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
   switch (outputs) {
+    case Outputs::kOnlyRow:
     case Outputs::kAll: return OutputRows{0, total};
     case Outputs::kQuery: return rows_if(fused, {0, query});
     case Outputs::kKey: return rows_if(fused, {query, key});
@@ -104,6 +105,7 @@ Strided strided(const TensorEntry& entry) {
   return tensor;
 }
 
+/// Drops the first axis.
 void take_expert(Strided& tensor, int64_t expert, DType dtype) {
   tensor.offset += expert * tensor.strides[0] * static_cast<int64_t>(size_of(dtype));
   tensor.dims.erase(tensor.dims.begin());
@@ -249,6 +251,10 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
   }
   if (form.axes == Axes::kChannels) {
     LOCKSTEP_TRY(tensor, channels_of(name, entry));
+  }
+  if (form.outputs == Outputs::kOnlyRow) {
+    if (tensor.dims.size() != 2 || tensor.dims[0] != 1) return wrong_shape(name, entry, "a matrix of one row");
+    take_expert(tensor, 0, entry.type.dtype);
   }
   const size_t rank = tensor.dims.size();
   LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));

@@ -96,6 +96,14 @@ ValueId GraphBuilder::join_partials(ValueId x, ValueId y) { return add_result(Op
 
 ValueId GraphBuilder::scale(ValueId x, double factor) { return add_result(Op::kScale, {x}, {{"factor", factor}}); }
 
+ValueId GraphBuilder::scale_rows(ValueId x, ValueId factors) { return add_result(Op::kScaleRows, {x, factors}, {}); }
+
+ValueId GraphBuilder::scale_by_position(ValueId x, ValueId position, ValueId factors, int64_t every, int64_t offset) {
+  Attributes attributes{{"every", every}};
+  if (offset != 0) attributes.emplace("offset", offset);
+  return add_result(Op::kScaleByPosition, {x, position, factors}, std::move(attributes));
+}
+
 ValueId GraphBuilder::soft_cap(ValueId x, double cap) { return add_result(Op::kSoftCap, {x}, {{"cap", cap}}); }
 
 ValueId GraphBuilder::rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads, double offset) {
@@ -147,6 +155,7 @@ ValueId GraphBuilder::attention(ValueId q, ValueId k_cache, ValueId v_cache, Val
   Attributes attributes{
       {"head_map", std::move(options.head_map)}, {"scale", options.scale}, {"kernel", std::move(options.kernel)}};
   if (options.window > 0) attributes.emplace("window", options.window);
+  if (options.window > 0 && options.chunked) attributes.emplace("chunked", int64_t{1});
   if (options.pinned > 0) attributes.emplace("pinned", options.pinned);
   if (options.soft_cap > 0) attributes.emplace("soft_cap", options.soft_cap);
   if (options.bound > 0) attributes.emplace("bound", options.bound);
@@ -178,10 +187,20 @@ ValueId GraphBuilder::gated_activation(ValueId gate, ValueId up, std::string act
   return add_result(Op::kGatedActivation, {gate, up}, {{"activation", std::move(activation)}});
 }
 
-ValueId GraphBuilder::moe_route(ValueId logits, int64_t chosen, std::string over) {
-  Attributes attributes{{"chosen", chosen}};
-  if (over != "chosen") attributes.emplace("over", std::move(over));
-  return add_result(Op::kMoeRoute, {logits}, std::move(attributes));
+ValueId GraphBuilder::moe_route(ValueId logits, const RouteOptions& options) {
+  Attributes attributes{{"chosen", options.chosen}};
+  if (options.scores != "softmax") attributes.emplace("scores", options.scores);
+  if (options.over != "chosen") attributes.emplace("over", options.over);
+  if (options.groups > 1) {
+    attributes.emplace("groups", options.groups);
+    attributes.emplace("kept_groups", options.kept_groups);
+    attributes.emplace("group_score", options.group_score);
+  }
+  if (options.least_sum > 0) attributes.emplace("least_sum", options.least_sum);
+  if (options.scale != 1.0) attributes.emplace("scale", options.scale);
+  std::vector<ValueId> operands{logits};
+  if (options.bias) operands.push_back(*options.bias);
+  return add_result(Op::kMoeRoute, std::move(operands), std::move(attributes));
 }
 
 ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOptions& options) {
@@ -193,6 +212,7 @@ ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOpt
                         {"activation", options.activation}};
   if (options.limit > 0) attributes.emplace("limit", options.limit);
   if (options.alpha > 0) attributes.emplace("alpha", options.alpha);
+  if (options.routes_on_inputs) attributes.emplace("routes_on", std::string("inputs"));
   return add_result(Op::kMoeExperts, std::move(operands), std::move(attributes));
 }
 

@@ -28,12 +28,26 @@ struct AttentionOptions {
   double scale = 1.0;               // on q · k
   std::string kernel;               // "prefill" or "decode"
   int64_t window = 0;               // keys that a token sees, including itself; 0: all
+  bool chunked = false;             // of these, only the keys since the last multiple of `window`
   int64_t pinned = 0;               // first positions that stay visible beyond the window
   double soft_cap = 0.0;            // c · tanh(score / c); 0: none
   int64_t bound = 0;                // upper bound of all positions; 0: the cache's capacity
   std::optional<ValueId> sinks;     // [heads]: a logit of the softmax's denominator
   std::optional<ValueId> slopes;    // f32 [heads]: times (key − query position) is added to a score
   std::optional<ValueId> pinned_q;  // the query used for the pinned keys
+};
+
+/// How a moe_route node chooses experts and weighs them (OPERATIONS.md, Routes).
+struct RouteOptions {
+  int64_t chosen = 1;
+  std::string scores = "softmax";  // or sigmoid
+  std::string over = "chosen";     // whose scores a route is divided by: the chosen ones'; all: not divided
+  std::optional<ValueId> bias;     // f32 [experts]: added to the scores for the choice only
+  int64_t groups = 1;
+  int64_t kept_groups = 1;
+  std::string group_score = "best";  // or best_two
+  double least_sum = 0.0;            // of the divisor
+  double scale = 1.0;                // on the routes
 };
 
 /// Which experts a moe_experts node holds and how it sums them.
@@ -45,6 +59,7 @@ struct ExpertOptions {
   std::string activation;
   double limit = 0.0;  // clamped_swiglu
   double alpha = 0.0;  // clamped_swiglu
+  bool routes_on_inputs = false;
 };
 
 class GraphBuilder {
@@ -81,6 +96,10 @@ class GraphBuilder {
   /// each keeps its own order of sums.
   ValueId join_partials(ValueId x, ValueId y);
   ValueId scale(ValueId x, double factor);
+  /// Each row of x times its factor, f32[R, 1].
+  ValueId scale_rows(ValueId x, ValueId factors);
+  /// x · factors[(position + offset) / every]; the last factor beyond.
+  ValueId scale_by_position(ValueId x, ValueId position, ValueId factors, int64_t every, int64_t offset);
   ValueId soft_cap(ValueId x, double cap);
   /// Applies RMS norm to each of `heads` groups of columns; the factor is weight + offset.
   ValueId rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads = 1, double offset = 0.0);
@@ -102,9 +121,8 @@ class GraphBuilder {
   ValueId gated_delta_rule(std::vector<ValueId> operands, std::vector<int64_t> head_map, double epsilon);
   ValueId activation(ValueId x, std::string activation);
   ValueId gated_activation(ValueId gate, ValueId up, std::string activation);
-  /// f32[T, E]: the softmax over the `chosen` highest logits of each row, or their shares of the softmax `over` "all";
-  /// zeros elsewhere.
-  ValueId moe_route(ValueId logits, int64_t chosen, std::string over = "chosen");
+  /// f32[T, E]: the weights of the chosen experts; zeros elsewhere.
+  ValueId moe_route(ValueId logits, const RouteOptions& options);
   /// f32[roots, T, d]; `operands` are x, route, gate, up, down and, if there are any, their three biases.
   ValueId moe_experts(std::vector<ValueId> operands, const ExpertOptions& options);
   ValueId columns(ValueId x, Range range);

@@ -40,6 +40,8 @@ enum class Op {
   kAdd,
   kJoinPartials,
   kScale,
+  kScaleRows,
+  kScaleByPosition,
   kSoftCap,
   kRmsNorm,
   kLayerNorm,

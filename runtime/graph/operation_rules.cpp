@@ -4,32 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <string>
 
 #include "runtime/core/int8_groups.h"
+#include "runtime/graph/rule_checks.h"
 
 namespace lockstep::graph {
-namespace {
 
-Error attribute_misfit(std::string_view name, const auto& found, std::string_view expected) {
-  return misfit(fmt::format("attribute {}: found {}, expected {}", name, found, expected));
-}
-
-/// Binds `rt` to the type in the attribute dtype, or to `fallback` where the attribute is optional and absent.
-Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) {
-  if (fallback && !use.node.has("dtype")) {
-    use.symbols.bind_type("rt", *fallback);
-    return ok();
-  }
-  const std::string& name = use.node.text("dtype");
-  const std::optional<DType> type = dtype_from_short_name(name);
-  if (!type || !is_float(*type)) return attribute_misfit("dtype", name, "f32, bf16 or f16");
-  use.symbols.bind_type("rt", *type);
-  return ok();
-}
-
-/// The attribute blocks as a split with one range for every rank of the graph.
 Result<BlockSplit> read_blocks(const OperationUse& use) {
   const std::vector<int64_t>& bounds = use.node.integers("blocks");
   const bool covers_ranks = bounds.size() == static_cast<size_t>(use.graph.ranks) + 1;
@@ -51,6 +32,21 @@ Result<void> check_one_of(const OperationUse& use, std::string_view name,
   const std::string& found = use.node.text(name);
   if (std::find(allowed.begin(), allowed.end(), found) != allowed.end()) return ok();
   return attribute_misfit(name, found, fmt::format("{}", fmt::join(allowed, ", ")));
+}
+
+namespace {
+
+/// Binds `rt` to the type in the attribute dtype, or to `fallback` where the attribute is optional and absent.
+Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) {
+  if (fallback && !use.node.has("dtype")) {
+    use.symbols.bind_type("rt", *fallback);
+    return ok();
+  }
+  const std::string& name = use.node.text("dtype");
+  const std::optional<DType> type = dtype_from_short_name(name);
+  if (!type || !is_float(*type)) return attribute_misfit("dtype", name, "f32, bf16 or f16");
+  use.symbols.bind_type("rt", *type);
+  return ok();
 }
 
 /// Checks the attributes window and pinned against the cache's row count C.
@@ -266,6 +262,13 @@ Result<void> check_head_map(const OperationUse& use) {
   return ok();
 }
 
+Result<void> check_chunked(const OperationUse& use) {
+  const int64_t chunked = use.node.integer("chunked");
+  const bool is_alone = use.node.has("window") && !use.node.has("pinned");
+  if (chunked == 1 && is_alone) return ok();
+  return attribute_misfit("chunked", chunked, "1, with a window and without pinned positions");
+}
+
 /// Checks the optional operands: per-head values if per_head is set, then the query for the pinned keys.
 Result<void> check_attention_extras(const OperationUse& use) {
   const size_t per_head = use.node.has("per_head") ? 1 : 0;
@@ -287,6 +290,7 @@ Result<void> check_attention(OperationUse& use) {
   LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_head_map(use));
   LOCKSTEP_TRY_VOID(check_window(use));
+  if (use.node.has("chunked")) LOCKSTEP_TRY_VOID(check_chunked(use));
   LOCKSTEP_TRY_VOID(check_attention_extras(use));
   LOCKSTEP_TRY_VOID(check_not_negative(use, "soft_cap"));
   if (use.node.has("bound") && (use.node.integer("bound") < 1 || use.node.integer("bound") > kMaxSize)) {
@@ -296,11 +300,11 @@ Result<void> check_attention(OperationUse& use) {
 }
 
 Result<void> check_activation(OperationUse& use) {
-  return check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"});
+  return check_one_of(use, "activation", {"silu", "sigmoid", "gelu", "gelu_tanh", "relu", "squared_relu"});
 }
 
 Result<void> check_gated_activation(OperationUse& use) {
-  if (use.node.text("activation") != "sigmoid") LOCKSTEP_TRY_VOID(check_activation(use));
+  LOCKSTEP_TRY_VOID(check_activation(use));
   const int64_t width = use.symbols.size("W");
   if (use.has_operand(1)) {
     use.symbols.bind_size("I", width);
@@ -313,64 +317,17 @@ Result<void> check_gated_activation(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_scale_by_position(OperationUse& use) {
+  const int64_t every = use.node.integer("every"), offset = use.node.has("offset") ? use.node.integer("offset") : 0;
+  if (every < 1 || every > kMaxSize) return attribute_misfit("every", every, "1 or more positions");
+  if (offset < 0 || offset > kMaxSize) return attribute_misfit("offset", offset, "0 or more");
+  if (use.symbols.size("P") > 0) return ok();
+  return misfit("operand 2 (factors): found none, expected 1 or more");
+}
+
 Result<void> check_soft_cap(OperationUse& use) {
   if (use.node.number("cap") > 0) return ok();
   return attribute_misfit("cap", use.node.number("cap"), "above 0");
-}
-
-Result<void> check_moe_route(OperationUse& use) {
-  const int64_t chosen = use.node.integer("chosen");
-  if (chosen < 1 || chosen > use.symbols.size("E")) {
-    return attribute_misfit("chosen", chosen, fmt::format("1 to {} experts", use.symbols.size("E")));
-  }
-  return use.node.has("over") ? check_one_of(use, "over", {"chosen", "all"}) : ok();
-}
-
-/// Checks the local experts against the rows of their weights.
-Result<void> check_stacked_experts(OperationUse& use) {
-  const int64_t begin = use.node.integer("first_expert"), count = use.node.integer("experts");
-  if (begin < 0 || count < 0 || begin > use.symbols.size("E") - count || count > kMaxSize) {
-    return misfit(fmt::format("attributes first_expert and experts: found {} and {}, expected a range of 0:{}", begin,
-                              count, use.symbols.size("E")));
-  }
-  const int64_t up_rows = use.symbols.size("A"), down_rows = use.symbols.size("B"), columns = use.symbols.size("I");
-  if (up_rows != count * columns || (count > 0 && down_rows % count != 0)) {
-    return misfit(fmt::format("found {} gate and {} down rows for {} experts of {} columns, expected {} and a multiple",
-                              up_rows, down_rows, count, columns, count * columns));
-  }
-  use.symbols.bind_size("N", use.symbols.size("d"));
-  if (down_rows == count * use.symbols.size("d")) return ok();
-  return misfit(fmt::format("operand 4 (down): found {} rows, expected {} for each of {} experts", down_rows,
-                            use.symbols.size("d"), count));
-}
-
-Result<void> check_moe_experts(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_one_of(use, "activation", {"silu", "gelu", "gelu_tanh", "clamped_swiglu"}));
-  LOCKSTEP_TRY_VOID(check_one_of(use, "leaf", {"columns", "expert"}));
-  const bool has_clamps = use.node.has("limit") && use.node.has("alpha");
-  if (use.node.text("activation") == "clamped_swiglu" && !has_clamps) {
-    return attribute_misfit("activation", "clamped_swiglu", "the attributes limit and alpha beside it");
-  }
-  if (use.node.operands.size() != 5 && use.node.operands.size() != 8) {
-    return misfit(fmt::format("found {} operands, expected 5, or 8 with the three biases", use.node.operands.size()));
-  }
-  LOCKSTEP_TRY_VOID(check_stacked_experts(use));
-  LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
-  const Range leaves = split.range_of(use.graph.rank);
-  const int64_t block = use.node.integer("block");
-  if (block < 1 || block > kMaxSize) return attribute_misfit("block", block, "1 or more columns");
-  const int64_t columns = use.symbols.size("I");
-  const bool by_expert = use.node.text("leaf") == "expert";
-  const bool fits =
-      by_expert
-          ? leaves.begin == use.node.integer("first_expert") && leaves.size() == use.node.integer("experts")
-          : columns <= leaves.size() * block && columns > (leaves.size() - 1) * block - (leaves.size() == 0 ? 1 : 0);
-  if (!fits) {
-    return misfit(fmt::format("found leaves {} of {} columns each for {} experts of {} columns, expected them to match",
-                              to_string(leaves), block, use.node.integer("experts"), columns));
-  }
-  use.symbols.bind_size("roots", static_cast<int64_t>(split.roots_of(use.graph.rank).size()));
-  return ok();
 }
 
 Result<void> check_accept(OperationUse& use) {

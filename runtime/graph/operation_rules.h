@@ -1,15 +1,9 @@
 // Rules of single operations beyond the type patterns. Private to this folder.
 #pragma once
 
-#include <string>
-#include <utility>
-
 #include "runtime/graph/operations.h"
 
 namespace lockstep::graph {
-
-/// The error of a use that does not fit its operation.
-inline Error misfit(std::string message) { return {ErrorKind::kInvalidArgument, std::move(message)}; }
 
 Result<void> check_embedding(OperationUse& use);
 Result<void> check_linear(OperationUse& use);
@@ -32,9 +26,9 @@ Result<void> check_causal_conv(OperationUse& use);
 Result<void> check_gated_delta_rule(OperationUse& use);
 Result<void> check_activation(OperationUse& use);
 Result<void> check_gated_activation(OperationUse& use);
+Result<void> check_scale_by_position(OperationUse& use);
 Result<void> check_soft_cap(OperationUse& use);
 Result<void> check_moe_route(OperationUse& use);
-Result<void> check_stacked_experts(OperationUse& use);
 Result<void> check_moe_experts(OperationUse& use);
 Result<void> check_accept(OperationUse& use);
 Result<void> check_score(OperationUse& use);

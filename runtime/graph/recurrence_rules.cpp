@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/graph/operation_rules.h"
+#include "runtime/graph/rule_checks.h"
 
 namespace lockstep::graph {
 namespace {

@@ -16,6 +16,8 @@ bool keeps_rows(Op op) {
     case Op::kAdd:
     case Op::kJoinPartials:
     case Op::kScale:
+    case Op::kScaleRows:
+    case Op::kScaleByPosition:
     case Op::kSoftCap:
     case Op::kRmsNorm:
     case Op::kLayerNorm:

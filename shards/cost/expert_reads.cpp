@@ -110,7 +110,7 @@ ExpertReads expert_reads(const checkpoint::ModelSpec& spec, const partition::Par
   }
   if (partition.expert_split == ExpertSplit::kColumns) held = {spec.experts};  // every rank reads a part of each
   reads.experts = expected_busiest(held, spec.experts_per_token, rows);
-  reads.bytes = static_cast<double>(spec.layers) * reads.experts * expert_bytes(spec, widest, dtype);
+  reads.bytes = static_cast<double>(spec.expert_layers()) * reads.experts * expert_bytes(spec, widest, dtype);
   return reads;
 }
 

@@ -100,6 +100,7 @@ graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std:
                                   .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
                                   .kernel = shape_.kind == StepKind::kDecode ? "decode" : "prefill",
                                   .window = window_of(layer),
+                                  .chunked = spec_.chunked_windows,
                                   .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
                                   .soft_cap = spec_.attention_soft_cap,
                                   .bound = shape_.bound};
@@ -116,6 +117,16 @@ ValueId StepBuilder::position_up_to(int64_t most) {
   const auto [found, is_new] = positions_up_to_.try_emplace(most);
   if (is_new) found->second = graph_.clamp_positions(position_, most);
   return found->second;
+}
+
+ValueId StepBuilder::scaled_by_position(ValueId queries) {
+  const checkpoint::QueryScaling& scaling = spec_.query_scaling;
+  std::vector<float> factors;
+  for (int64_t n = 0; n <= (shape_.capacity + scaling.offset) / scaling.every; ++n) {
+    factors.push_back(static_cast<float>(1.0 + scaling.beta * std::log1p(static_cast<double>(n))));
+  }
+  return graph_.scale_by_position(queries, position_, graph_.constant("query_factors", std::move(factors)),
+                                  scaling.every, scaling.offset);
 }
 
 partition::RankHeads StepBuilder::attended_heads() const {
@@ -213,6 +224,10 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   if (spec_.query_key_norm && spec_.norm_after_rope) {
     norm_heads(q, k);
     if (options.pinned_q) options.pinned_q = head_norm(*options.pinned_q, prefix + "q_norm.weight", own.query.size());
+  }
+  if (spec_.scales_queries(layer)) {
+    q = scaled_by_position(q);
+    if (options.pinned_q) options.pinned_q = scaled_by_position(*options.pinned_q);
   }
   q = queries_of_all(q);
   if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q);

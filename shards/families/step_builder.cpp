@@ -136,19 +136,28 @@ StepBuilder::Partial StepBuilder::mixer_partial(ValueId x, int64_t layer) {
   return spec_.has_delta_rule(layer) ? delta_rule_partial(x, layer) : attention_partial(x, layer);
 }
 
+std::pair<ValueId, ValueId> StepBuilder::reduce(const Partial& first, const Partial& second) {
+  if (*first.blocks != *second.blocks) {
+    const ValueId second_sum = reduce(second);
+    return {reduce(first), second_sum};
+  }
+  const ValueId roots = graph_.join_partials(first.roots, second.roots);
+  const ValueId sums = graph_.all_reduce(roots, *first.blocks, shape_.dtype);
+  const int64_t width = spec_.hidden_size;
+  const ValueId second_sum = with_bias(graph_.columns(sums, {width, 2 * width}), second.bias);
+  return {with_bias(graph_.columns(sums, {0, width}), first.bias), second_sum};
+}
+
 ValueId StepBuilder::attention(ValueId x, int64_t layer) { return reduce(mixer_partial(x, layer)); }
 
-ValueId StepBuilder::mlp(ValueId x, int64_t layer) { return reduce(mlp_partial(x, layer)); }
-
 ValueId StepBuilder::attention_plus_mlp(ValueId x, ValueId y, int64_t layer) {
-  const Partial attention = mixer_partial(x, layer);
-  const Partial mlp = mlp_partial(y, layer);
-  if (*attention.blocks != *mlp.blocks) return graph_.add(reduce(attention), reduce(mlp));
-  const ValueId roots = graph_.join_partials(attention.roots, mlp.roots);
-  const ValueId sums = graph_.all_reduce(roots, *attention.blocks, shape_.dtype);
-  const int64_t width = spec_.hidden_size;
-  return graph_.add(with_bias(graph_.columns(sums, {0, width}), attention.bias),
-                    with_bias(graph_.columns(sums, {width, 2 * width}), mlp.bias));
+  const Partial attended = mixer_partial(x, layer);
+  if (spec_.has_experts(layer)) {
+    const ValueId attention_sum = reduce(attended);
+    return graph_.add(attention_sum, mlp(y, layer));
+  }
+  const auto [attention_sum, mlp_sum] = reduce(attended, dense_partial(y, layer));
+  return graph_.add(attention_sum, mlp_sum);
 }
 
 /// f32[R, own vocabulary rows].

@@ -90,6 +90,7 @@ class StepBuilder {
   graph::ValueId rotate(graph::ValueId x, const Rotation& rotation, int64_t heads, graph::ValueId position);
   /// The rows' positions, clamped; made once for all layers.
   graph::ValueId position_up_to(int64_t most);
+  graph::ValueId scaled_by_position(graph::ValueId queries);
   graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
   /// Norms `all` heads of all ranks as one row, and keeps the columns `own`.
   graph::ValueId norm_across_heads(graph::ValueId all, const std::string& name, Range own);
@@ -123,9 +124,21 @@ class StepBuilder {
   graph::ValueId recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims);
   int64_t window_of(int64_t layer) const;
 
+  /// Both sums, each finished on its own; by one all-reduce where they have the same leaves.
+  std::pair<graph::ValueId, graph::ValueId> reduce(const Partial& first, const Partial& second);
+
   // step_mlp.cpp
-  Partial mlp_partial(graph::ValueId x, int64_t layer);
-  Partial dense_partial(graph::ValueId x, const std::string& prefix);
+  /// The columns of an MLP and this rank's.
+  struct Columns {
+    int64_t all;
+    Range own;
+    const BlockSplit& blocks;
+    int64_t block;
+  };
+  Columns columns_of(const partition::ColumnSplit& split) const;
+  Partial dense_partial(graph::ValueId x, const std::string& prefix, const Columns& columns);
+  Partial dense_partial(graph::ValueId x, int64_t layer);
+  graph::ValueId route(graph::ValueId x, const std::string& prefix);
   Partial experts_partial(graph::ValueId x, const std::string& prefix);
   graph::ValueId expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
                                 const std::vector<Range>& ranges);

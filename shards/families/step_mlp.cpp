@@ -1,4 +1,4 @@
-// A layer's MLP: plain, gated, or a mixture of gated experts.
+// A layer's MLP: plain, gated, or a mixture of gated experts, with one that all tokens share or without.
 #include <fmt/format.h>
 
 #include "shards/families/step_builder.h"
@@ -8,22 +8,42 @@ namespace lockstep::families {
 using checkpoint::Mlp;
 using graph::ValueId;
 
-StepBuilder::Partial StepBuilder::mlp_partial(ValueId x, int64_t layer) {
+ValueId StepBuilder::mlp(ValueId x, int64_t layer) {
+  if (!spec_.has_experts(layer)) return reduce(dense_partial(x, layer));
   const std::string prefix = fmt::format("model.layers.{}.mlp.", layer);
-  return spec_.mlp == Mlp::kExperts ? experts_partial(x, prefix) : dense_partial(x, prefix);
+  const Partial experts = experts_partial(x, prefix);
+  if (spec_.shared_expert_size == 0) return reduce(experts);
+  const Partial shared = dense_partial(x, prefix + "shared_expert.", columns_of(partition_.shared_expert));
+  auto [sum, shared_sum] = reduce(experts, shared);
+  if (spec_.shared_expert_gate) {
+    const ValueId gate = whole_weight(prefix + "shared_expert_gate.weight", {1, spec_.hidden_size});
+    const ValueId logit = graph_.linear(x, gate, std::nullopt, DType::kFloat32);
+    shared_sum = graph_.scale_rows(shared_sum, graph_.activation(logit, "sigmoid"));
+  }
+  return graph_.add(sum, shared_sum);
 }
 
-StepBuilder::Partial StepBuilder::dense_partial(ValueId x, const std::string& prefix) {
-  const Range columns = part_.mlp_columns;
-  const Shape up_shape{spec_.intermediate_size, spec_.hidden_size};
+StepBuilder::Columns StepBuilder::columns_of(const partition::ColumnSplit& split) const {
+  return {split.columns, split.of(shape_.rank), split.blocks, split.block};
+}
+
+StepBuilder::Partial StepBuilder::dense_partial(ValueId x, int64_t layer) {
+  const bool is_beside_experts = spec_.mlp == Mlp::kExperts;
+  const Columns whole{spec_.intermediate_size, part_.mlp_columns, partition_.mlp_blocks, partition_.mlp_block};
+  return dense_partial(x, fmt::format("model.layers.{}.mlp.", layer),
+                       is_beside_experts ? columns_of(partition_.dense_layers) : whole);
+}
+
+StepBuilder::Partial StepBuilder::dense_partial(ValueId x, const std::string& prefix, const Columns& columns) {
+  const Shape up_shape{columns.all, spec_.hidden_size};
   const Bias bias = bias_if(spec_.mlp_bias);
   std::optional<ValueId> gate;
-  if (spec_.mlp == Mlp::kGated) gate = column_parallel(x, prefix + "gate_proj", columns, up_shape, bias);
-  const ValueId up = column_parallel(x, prefix + "up_proj", columns, up_shape, bias);
+  if (spec_.mlp != Mlp::kPlain) gate = column_parallel(x, prefix + "gate_proj", columns.own, up_shape, bias);
+  const ValueId up = column_parallel(x, prefix + "up_proj", columns.own, up_shape, bias);
   const ValueId inner =
       gate ? graph_.gated_activation(*gate, up, spec_.activation) : graph_.activation(up, spec_.activation);
-  return row_parallel(inner, prefix + "down_proj", columns, {spec_.hidden_size, spec_.intermediate_size},
-                      partition_.mlp_blocks, partition_.mlp_block, bias);
+  return row_parallel(inner, prefix + "down_proj", columns.own, {spec_.hidden_size, columns.all}, columns.blocks,
+                      columns.block, bias);
 }
 
 /// The slices `ranges` of every own expert's tensor, one expert after the other.
@@ -41,19 +61,37 @@ ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string
   return graph_.weight(prefix + "experts." + name, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
 }
 
+ValueId StepBuilder::route(ValueId x, const std::string& prefix) {
+  const checkpoint::RouterSpec& router = spec_.router;
+  std::optional<ValueId> bias;
+  if (spec_.mlp_bias) bias = whole_weight(prefix + "router.bias", {spec_.experts});
+  const ValueId logits = graph_.linear(x, whole_weight(prefix + "router.weight", {spec_.experts, spec_.hidden_size}),
+                                       bias, DType::kFloat32);
+  graph::RouteOptions options{
+      .chosen = spec_.experts_per_token,
+      .scores = router.scores == checkpoint::RouterSpec::Scores::kSigmoid ? "sigmoid" : "softmax",
+      .over = router.sum_to_one ? "chosen" : "all",
+      .groups = router.groups,
+      .kept_groups = router.kept_groups,
+      .group_score = router.group_score == checkpoint::RouterSpec::GroupScore::kBest ? "best" : "best_two",
+      .least_sum = router.least_sum,
+      .scale = router.scale};
+  if (router.has_bias) {  // in float32, because it decides between scores that differ little
+    const std::string name = prefix + "router.score_bias";
+    tensors_.emplace(name, Shape{spec_.experts});
+    options.bias = graph_.weight(name, {DType::kFloat32, {spec_.experts}}, {{name, {{0, spec_.experts}}}});
+  }
+  return graph_.moe_route(logits, options);
+}
+
 StepBuilder::Partial StepBuilder::experts_partial(ValueId x, const std::string& prefix) {
   const int64_t hidden = spec_.hidden_size;
   const Range columns = part_.mlp_columns, all{0, hidden};
   const Shape up_shape{spec_.intermediate_size, hidden}, down_shape{hidden, spec_.intermediate_size};
-  std::optional<ValueId> router_bias;
-  if (spec_.mlp_bias) router_bias = whole_weight(prefix + "router.bias", {spec_.experts});
-  const ValueId scores =
-      graph_.linear(x, whole_weight(prefix + "router.weight", {spec_.experts, hidden}), router_bias, DType::kFloat32);
-  std::vector<ValueId> operands{
-      x, graph_.moe_route(scores, spec_.experts_per_token, spec_.routes_sum_to_one ? "chosen" : "all"),
-      expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
-      expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
-      expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
+  std::vector<ValueId> operands{x, route(x, prefix),
+                                expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
+                                expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
+                                expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
   if (spec_.mlp_bias) {
     operands.push_back(expert_weights(prefix, "gate_proj.bias", {spec_.intermediate_size}, {columns}));
     operands.push_back(expert_weights(prefix, "up_proj.bias", {spec_.intermediate_size}, {columns}));
@@ -69,7 +107,8 @@ StepBuilder::Partial StepBuilder::experts_partial(ValueId x, const std::string& 
                                                                  .block = by_expert ? 1 : block,
                                                                  .activation = spec_.activation,
                                                                  .limit = spec_.swiglu_limit,
-                                                                 .alpha = spec_.swiglu_alpha});
+                                                                 .alpha = spec_.swiglu_alpha,
+                                                                 .routes_on_inputs = spec_.router.on_inputs});
   return {roots, &blocks, ""};
 }
 

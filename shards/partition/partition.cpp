@@ -22,6 +22,8 @@ struct Costs {
   double delta_key_head;  // of it
   double mlp_column;      // of all experts
   double expert;
+  double shared_column;  // of the expert that all tokens share
+  double dense_column;   // of the layers without experts
   double vocabulary_row;
 };
 
@@ -33,7 +35,9 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
   const auto layers = static_cast<double>(spec.layers), delta_layers = static_cast<double>(spec.delta_layers.size());
   const double head = static_cast<double>(spec.head_dim) * hidden * (layers - delta_layers);
   const double delta_row = hidden * delta_layers;
-  const double column = (spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0) * hidden * layers;
+  const double matrices = spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0;
+  const auto dense_layers = static_cast<double>(spec.dense_layers.size());
+  const double column = matrices * hidden * (layers - dense_layers);
   const int64_t chosen = counted == Experts::kAll ? spec.experts : spec.experts_per_token;
   const auto experts = static_cast<double>(spec.experts > 0 ? chosen : 1);
   const auto embedding = static_cast<double>(spec.embedding_size);
@@ -44,6 +48,8 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
           .mlp_column = column * experts,
           .expert = column * static_cast<double>(spec.intermediate_size) * experts /
                     static_cast<double>(std::max<int64_t>(spec.experts, 1)),
+          .shared_column = column,
+          .dense_column = matrices * hidden * dense_layers,
           .vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding};
 }
 
@@ -92,10 +98,29 @@ std::vector<int64_t> boundaries(const std::vector<double>& shares, int64_t total
 
 int64_t count_blocks(int64_t columns, int64_t block) { return (columns + block - 1) / block; }
 
+/// Elements of the shared expert and of the dense layers.
+double beside_experts(const Costs& costs, const Partition& partition, int rank) {
+  return costs.shared_column * static_cast<double>(partition.shared_expert.of(rank).size()) +
+         costs.dense_column * static_cast<double>(partition.dense_layers.of(rank).size());
+}
+
+/// The columns of a leaf of an MLP of `columns`; see mlp_block_columns.
+int64_t block_columns(const ModelSpec& spec, int64_t columns) {
+  // Groups of 8-bit integers lie within leaves: room for four if possible.
+  const int64_t least = std::max(count_blocks(columns, kMostMlpBlocks), 4 * spec.int8_group);
+  int64_t block = count_blocks(least, 16) * 16;
+  while (block > 1 && count_blocks(columns, block) < spec.query_heads) {
+    block = block > 16 ? block - 16 : block / 2;
+  }
+  return block;
+}
+
 /// The difference between each rank's heads and an equal share of the weights.
 std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vector<RankPart>& parts) {
   const Costs costs = costs_of(spec, Experts::kChosen);
   double total = costs.mlp_column * static_cast<double>(spec.intermediate_size) +
+                 costs.shared_column * static_cast<double>(spec.shared_expert_size) +
+                 costs.dense_column * static_cast<double>(spec.dense_size) +
                  costs.vocabulary_row * static_cast<double>(spec.vocabulary);
   for (const RankPart& part : parts) total += attention_elements(spec, costs, part);
   std::vector<double> lacks;
@@ -135,6 +160,19 @@ Result<void> divide_delta_heads(const ModelSpec& spec, int ranks, Partition& par
   return ok();
 }
 
+/// The most that a boundary moves, of `units` for each of `ranks`.
+double play_of(int64_t units, size_t ranks) {
+  return kBoundaryPlay * static_cast<double>(units) / static_cast<double>(ranks);
+}
+
+/// Divides `columns` by what the ranks lack, in leaves of `block`; with the bounds of `like`, if it has as many leaves.
+ColumnSplit divide_columns(int64_t columns, int64_t block, const std::vector<double>& lacks, const BlockSplit& like) {
+  if (columns == 0) return {};
+  const int64_t blocks = count_blocks(columns, block);
+  const bool is_alike = !like.bounds.empty() && like.leaves() == blocks;
+  return {columns, block, is_alike ? like : BlockSplit{boundaries(lacks, blocks, play_of(blocks, lacks.size()))}};
+}
+
 /// Gives every rank its columns (or experts) and subtracts them from its difference.
 void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& partition) {
   const Costs costs = costs_of(spec, Experts::kChosen);
@@ -142,11 +180,13 @@ void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& pa
   partition.mlp_block = mlp_block_columns(spec);
   const int64_t blocks = count_blocks(spec.intermediate_size, partition.mlp_block);
   const int64_t units = whole_experts ? spec.experts : blocks;
-  const double play = kBoundaryPlay * static_cast<double>(units) / static_cast<double>(lacks.size());
   const bool follows_heads = spec.parallel_residual && blocks == spec.query_heads;
   const std::vector<int64_t> bounds =
-      follows_heads ? partition.attention_blocks.bounds : boundaries(lacks, units, play);
+      follows_heads ? partition.attention_blocks.bounds : boundaries(lacks, units, play_of(units, lacks.size()));
   (whole_experts ? partition.expert_blocks : partition.mlp_blocks).bounds = bounds;
+  partition.shared_expert =
+      divide_columns(spec.shared_expert_size, shared_block_columns(spec), lacks, partition.mlp_blocks);
+  partition.dense_layers = divide_columns(spec.dense_size, block_columns(spec, spec.dense_size), lacks, {});
   for (size_t rank = 0; rank < lacks.size(); ++rank) {
     RankPart& part = partition.parts[rank];
     const Range own{bounds[rank], bounds[rank + 1]};
@@ -159,13 +199,19 @@ void divide_mlp(const ModelSpec& spec, std::vector<double>& lacks, Partition& pa
     }
     const double taken = whole_experts ? costs.expert * static_cast<double>(own.size())
                                        : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
-    lacks[rank] = std::max(0.0, lacks[rank] - taken);
+    lacks[rank] = std::max(0.0, lacks[rank] - taken - beside_experts(costs, partition, static_cast<int>(rank)));
   }
 }
 
 }  // namespace
 
 std::string_view name_of(Numerics numerics) { return numerics == Numerics::kInvariant ? "invariant" : "fast"; }
+
+Range ColumnSplit::of(int rank) const {
+  if (columns == 0) return {};
+  const Range leaves = blocks.range_of(rank);
+  return {std::min(leaves.begin * block, columns), std::min(leaves.end * block, columns)};
+}
 
 BlockSplit Partition::rank_blocks() const {
   BlockSplit split;
@@ -177,21 +223,26 @@ BlockSplit Partition::rank_blocks() const {
 int64_t mlp_block_columns(const ModelSpec& spec) {
   const int64_t by_head = count_blocks(spec.intermediate_size, spec.query_heads);
   if (spec.parallel_residual && count_blocks(spec.intermediate_size, by_head) == spec.query_heads) return by_head;
-  // Groups of 8-bit integers lie within leaves: room for four if possible.
-  const int64_t least = std::max(count_blocks(spec.intermediate_size, kMostMlpBlocks), 4 * spec.int8_group);
-  int64_t block = count_blocks(least, 16) * 16;
-  while (block > 1 && count_blocks(spec.intermediate_size, block) < spec.query_heads) {
-    block = block > 16 ? block - 16 : block / 2;
-  }
-  return block;
+  return block_columns(spec, spec.intermediate_size);
+}
+
+int64_t shared_block_columns(const ModelSpec& spec) {
+  if (spec.shared_expert_size == 0) return 1;
+  const bool is_multiple = spec.shared_expert_size % spec.intermediate_size == 0;
+  return is_multiple ? mlp_block_columns(spec) * (spec.shared_expert_size / spec.intermediate_size)
+                     : block_columns(spec, spec.shared_expert_size);
 }
 
 int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
   const int64_t blocks =
       experts == ExpertSplit::kWhole ? spec.experts : count_blocks(spec.intermediate_size, mlp_block_columns(spec));
-  const int64_t heads =
-      spec.delta_layers.empty() ? spec.query_heads : std::min(spec.query_heads, spec.delta_rule.value_heads);
-  return static_cast<int>(std::min({heads, blocks, spec.vocabulary}));
+  int64_t most = std::min({spec.query_heads, blocks, spec.vocabulary});
+  if (!spec.delta_layers.empty()) most = std::min(most, spec.delta_rule.value_heads);
+  if (spec.shared_expert_size > 0) {
+    most = std::min(most, count_blocks(spec.shared_expert_size, shared_block_columns(spec)));
+  }
+  if (spec.dense_size > 0) most = std::min(most, count_blocks(spec.dense_size, block_columns(spec, spec.dense_size)));
+  return static_cast<int>(most);
 }
 
 Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics,
@@ -232,7 +283,7 @@ int64_t weight_elements(const ModelSpec& spec, const Partition& partition, int r
   const double mlp = partition.expert_split == ExpertSplit::kWhole
                          ? costs.expert * static_cast<double>(part.experts.size())
                          : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
-  return std::llround(attention_elements(spec, costs, part) + mlp +
+  return std::llround(attention_elements(spec, costs, part) + mlp + beside_experts(costs, partition, rank) +
                       costs.vocabulary_row * static_cast<double>(part.vocabulary.size()));
 }
 
@@ -250,6 +301,13 @@ std::string to_text(const ModelSpec& spec, const Partition& partition) {
         "{:>4}  {:>12}  {:>10}  {:>15}  {:>17}  {:>5.1f}%{}\n", rank, to_string(part.heads.query),
         to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary), 100.0 * share,
         partition.expert_split == ExpertSplit::kWhole ? fmt::format("  experts {}", to_string(part.experts)) : "");
+  }
+  for (const auto& [name, split] : {std::pair{"shared expert", &partition.shared_expert},
+                                    std::pair{"MLP of the layers without experts", &partition.dense_layers}}) {
+    if (split->columns == 0) continue;
+    text += fmt::format("{}:", name);
+    for (int rank = 0; rank < partition.ranks(); ++rank) text += fmt::format(" {}", to_string(split->of(rank)));
+    text += "\n";
   }
   if (partition.gathers_key_values()) {
     text +=

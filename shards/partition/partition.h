@@ -3,7 +3,8 @@
 //
 //   attention      whole query heads, as evenly as possible; their key/value heads follow (head_split.h)
 //   MLP            blocks of columns; the boundary prefers places where the sum tree has few roots
-//   experts        each is divided like an MLP, or whole experts go to ranks
+//   experts        each is divided like an MLP, or whole experts go to ranks; an expert that all tokens share, and the
+//                  layers without experts, are divided like an MLP
 //   vocabulary     rows of the embedding and of the head; they make up what the heads leave uneven, so that the bytes
 //                  of the ranks are equal in total (of experts those count that a token chooses)
 //
@@ -37,6 +38,17 @@ struct RankPart {
   friend bool operator==(const RankPart&, const RankPart&) = default;
 };
 
+/// The columns of an MLP beside the experts, divided between ranks: a shared expert's, or those of dense layers.
+struct ColumnSplit {
+  int64_t columns = 0;  // 0: there is no such MLP
+  int64_t block = 1;    // of a leaf; the last leaf may be narrower
+  BlockSplit blocks;    // leaves: the sum order of its output
+
+  Range of(int rank) const;
+
+  friend bool operator==(const ColumnSplit&, const ColumnSplit&) = default;
+};
+
 /// A model divided between ranks.
 struct Partition {
   std::vector<RankPart> parts;  // by rank
@@ -46,6 +58,8 @@ struct Partition {
   int64_t mlp_block = 1;        // columns of a leaf; the last leaf may be narrower
   ExpertSplit expert_split = ExpertSplit::kColumns;
   BlockSplit expert_blocks;  // leaves are experts: the sum order of a mixture of whole experts
+  ColumnSplit shared_expert;
+  ColumnSplit dense_layers;
   Numerics numerics = Numerics::kInvariant;
   GqaMode gqa = GqaMode::kHeads;  // never auto
 
@@ -63,6 +77,10 @@ struct Partition {
 /// that would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by side, as many
 /// columns as give one leaf per query head, if that can be: then one sum serves both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
+
+/// The same for the shared expert. One that is n times as wide as an expert has leaves n times as wide, as many as an
+/// expert: then one sum serves both.
+int64_t shared_block_columns(const checkpoint::ModelSpec& spec);
 
 /// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or
 /// experts, where they stay whole).

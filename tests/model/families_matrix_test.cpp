@@ -7,6 +7,7 @@
 
 #include <iterator>
 
+#include "runtime/checkpoint/model_spec.h"
 #include "tests/model/golden.h"
 
 namespace lockstep::model {
@@ -97,7 +98,7 @@ TEST_P(FamilyWithWholeExperts, GivesHuggingFacesTokensAndLogits) {
 std::vector<std::string> goldens_with_experts() {
   std::vector<std::string> names = goldens();
   std::erase_if(names, [](const std::string& name) {
-    return read_golden(LOCKSTEP_GOLDENS_DIR, name).config.find("num_experts_per_tok") == std::string::npos;
+    return checkpoint::parse_spec(read_golden(LOCKSTEP_GOLDENS_DIR, name).config, name).value().experts == 0;
   });
   return names;
 }

@@ -152,6 +152,8 @@ class NodeOrder : public ::testing::TestWithParam<std::tuple<std::string, int>> 
  protected:
   const checkpoint::ModelSpec spec_ = spec_of(std::get<0>(GetParam()));
   const int ranks_ = std::get<1>(GetParam());
+  /// Of the experts and of a shared one whose leaves are others.
+  const bool has_two_sums_ = spec_.shared_expert_size > 0 && spec_.shared_expert_size % spec_.intermediate_size != 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Goldens, NodeOrder,
@@ -176,7 +178,10 @@ TEST_P(NodeOrder, ChangesNoBit) {
 TEST_P(NodeOrder, UndoesNoFusing) {
   const shards::ShardGraphs graphs = graphs_of(spec_, ranks_, /*rank=*/0, /*slots=*/1);
   for (const graph::Graph* graph : graphs.all()) {
-    const std::vector<std::string> expected = fusings_of(*graph);
+    std::vector<std::string> expected = fusings_of(*graph);
+    // Of two sums over ranks that are under way at once, the order of the nodes decides which is made in place.
+    if (has_two_sums_)
+      std::erase_if(expected, [](const std::string& line) { return line.find("roots in place") != std::string::npos; });
     for (uint64_t seed = 1; seed <= 10; ++seed) {
       SCOPED_TRACE(testing::Message() << graph->name << " " << seed);
       EXPECT_THAT(fusings_of(reordered(*graph, seed)), ::testing::IsSupersetOf(expected));

@@ -30,10 +30,14 @@ double linear_flops(const checkpoint::ModelSpec& spec) {
   const int64_t gate = spec.attention_gate ? query : 0;
   const int64_t attention = spec.hidden_size * (2 * query + 2 * key_value + gate);  // q, o, k, v
   const int64_t matrices = spec.mlp == Mlp::kPlain ? 2 : 3;                         // (gate,) up, down
-  const int64_t active = spec.mlp == Mlp::kExperts ? spec.experts_per_token : 1;
-  const int64_t mlp = matrices * active * spec.hidden_size * spec.intermediate_size + spec.experts * spec.hidden_size;
+  const bool has_experts = spec.mlp == Mlp::kExperts;
+  const int64_t columns =
+      has_experts ? spec.experts_per_token * spec.intermediate_size + spec.shared_expert_size : spec.intermediate_size;
+  const int64_t mlp = spec.hidden_size * (matrices * columns + spec.experts + (spec.shared_expert_gate ? 1 : 0));
+  const auto dense_layers = static_cast<int64_t>(spec.dense_layers.size());
   const auto recurrent = static_cast<int64_t>(spec.delta_layers.size());
-  return 2.0 * static_cast<double>((spec.layers - recurrent) * attention + spec.layers * mlp) +
+  return 2.0 * static_cast<double>((spec.layers - recurrent) * attention + (spec.layers - dense_layers) * mlp +
+                                   dense_layers * matrices * spec.hidden_size * spec.dense_size) +
          static_cast<double>(recurrent) * delta_rule_flops(spec);
 }
 

@@ -30,7 +30,8 @@ Range part_in_tile(Range keys, int64_t tile) {
 }  // namespace
 
 Range AttentionRule::keys_of(int64_t position) const {
-  const int64_t first = position >= window ? position - window + 1 : 0;
+  const int64_t near = position >= window ? position - window + 1 : 0;
+  const int64_t first = chunked ? position / window * window : near;
   return {std::max(first, pinned), position + 1};
 }
 

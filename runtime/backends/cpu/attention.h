@@ -27,6 +27,7 @@ namespace lockstep::cpu {
 struct AttentionRule {
   float scale = 1;
   int64_t window = std::numeric_limits<int64_t>::max();  // keys that a row sees, including itself
+  bool chunked = false;                                  // only those since the last multiple of the window
   int64_t pinned = 0;                                    // first positions, visible to every row
   float soft_cap = 0;
 

@@ -154,6 +154,8 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kLookup: lower_lookup(node); break;
     case Op::kAdd:
     case Op::kScale:
+    case Op::kScaleRows:
+    case Op::kScaleByPosition:
     case Op::kSoftCap:
     case Op::kActivation:
     case Op::kGatedActivation: lower_columnwise(node); break;

@@ -85,6 +85,7 @@ class Compiler {
   ColumnWork column_work(const Node& node) const;
   ColumnWork added(const Node& node) const;
   ColumnWork gated(const Node& node) const;
+  ColumnWork scaled_by_position(const Node& node) const;
   /// For norms of whole rows.
   RowWork row_work(const Node& node) const;
   /// For nodes that work head by head; adds the stages on which such work depends.

@@ -17,6 +17,13 @@ const std::byte* part_of(const PackedWeight& weight, int64_t expert) {
   return weight.data + expert * weight.packing.bytes_of_part();
 }
 
+/// Rows [rows, kPanel] of sums, each times its factor.
+void scale_rows(float* sums, const float* factors, int64_t rows) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < kPanel; ++i) sums[row * kPanel + i] *= factors[row];
+  }
+}
+
 /// The columns of a tile that exist in the matrix.
 int columns_of(const Packing& packing, int64_t column, Strips strips) {
   return static_cast<int>(std::min(strips.size() * kStrip, packing.n - column));
@@ -63,6 +70,7 @@ ExpertTask::ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vec
   active_at_ = place((experts_ + 1) * static_cast<int64_t>(sizeof(int32_t)));
   rows_at_ = place(entries_ * static_cast<int64_t>(sizeof(int32_t)));
   routes_at_ = place(entries_ * kFloat);
+  input_routes_at_ = place(operands_.routes_on_inputs ? entries_ * kFloat : 0);
   x_at_ = place(entries_ * arranged_bytes(operands_.gate.packing));
   inner_at_ = place(entries_ * inner_stride_);
   arranged_at_ = place(arranges_inner_ ? entries_ * down_stride_ : 0);
@@ -73,6 +81,7 @@ ExpertTask::Lists ExpertTask::lists_in(std::byte* shared) const {
           .active = reinterpret_cast<int32_t*>(shared + active_at_),
           .rows = reinterpret_cast<int32_t*>(shared + rows_at_),
           .routes = reinterpret_cast<float*>(shared + routes_at_),
+          .input_routes = operands_.routes_on_inputs ? reinterpret_cast<float*>(shared + input_routes_at_) : nullptr,
           .x = shared + x_at_,
           .inner = shared + inner_at_,
           .arranged = shared + arranged_at_};
@@ -99,7 +108,8 @@ void ExpertTask::group(std::byte* shared) const {
       const bool is_too_many = route != route && expert >= operands_.most_per_row;
       if (is_padding || route == 0.0f || is_too_many || count == entries_) continue;
       lists.rows[count] = static_cast<int32_t>(row);
-      lists.routes[count] = route;
+      lists.routes[count] = operands_.routes_on_inputs ? 1.0f : route;
+      if (operands_.routes_on_inputs) lists.input_routes[count] = route;
       ++count;
     }
     if (count > lists.first[expert]) *active++ = static_cast<int32_t>(expert);
@@ -161,6 +171,11 @@ void ExpertTask::run_inner_tile(const Lists& lists, int64_t expert, Tile tile, f
   const int64_t bias_at = (expert * packing.n + tile.column()) * operands_.x.element_size();
   for (int64_t t = 0; t < tiles_of(entries.size()); ++t) {
     const Range rows = rows_of_tile(entries.size(), t);
+    if (lists.input_routes != nullptr) {
+      for (float* const sum : sums_of) {
+        scale_rows(sum + t * kTileFloats, lists.input_routes + entries.begin + rows.begin, rows.size());
+      }
+    }
     kernels_.gate_tile(
         {.gate = sums_of[0] + t * kTileFloats,
          .up = sums_of[1] + t * kTileFloats,

@@ -43,7 +43,8 @@ struct ExpertOperands {
   int64_t first_expert = 0;
   int64_t most_per_row = 0;  // upper bound of this rank's experts for a row
   Activation activation;
-  Tensor result;  // f32 [roots, rows, d]
+  bool routes_on_inputs = false;  // a route multiplies gate · x and up · x, not the expert's sum
+  Tensor result;                  // f32 [roots, rows, d]
 };
 
 /// The node, ready to run: the four steps above, with `arrange_inner` before `run_down` if `arranges_inner`.
@@ -66,9 +67,10 @@ class ExpertTask {
   /// The contents of the shared scratch.
   struct Lists {
     int32_t* first;  // [experts + 1]: expert e's entries are first[e] … first[e + 1] − 1 of `rows` and later arrays
-    int32_t* active;  // the experts with entries, then −1
-    int32_t* rows;    // of x
-    float* routes;
+    int32_t* active;      // the experts with entries, then −1
+    int32_t* rows;        // of x
+    float* routes;        // on the sums of the experts
+    float* input_routes;  // on what they read; null: none
     std::byte* x;         // in kernel layout
     std::byte* inner;     // [·, columns] of the model's type
     std::byte* arranged;  // inner in the layout of run_down
@@ -103,7 +105,8 @@ class ExpertTask {
   bool arranges_inner_;
   int64_t inner_stride_, down_stride_, down_bytes_;  // of a row of inner, as run_down reads it, of an expert's weights
   ProductFunction down_product_;
-  int64_t active_at_ = 0, rows_at_ = 0, routes_at_ = 0, x_at_ = 0, inner_at_ = 0, arranged_at_ = 0, shared_bytes_ = 0;
+  int64_t active_at_ = 0, rows_at_ = 0, routes_at_ = 0, input_routes_at_ = 0, x_at_ = 0, inner_at_ = 0,
+          arranged_at_ = 0, shared_bytes_ = 0;
 };
 
 }  // namespace lockstep::cpu

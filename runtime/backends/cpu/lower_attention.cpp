@@ -42,6 +42,7 @@ AttentionTask Compiler::attention_task(const Node& node) const {
   }
   task.rule.scale = static_cast<float>(node.number("scale"));
   if (node.has("window")) task.rule.window = node.integer("window");
+  task.rule.chunked = node.has("chunked");
   task.rule.pinned = integer_or(node, "pinned", 0);
   if (node.has("soft_cap")) task.rule.soft_cap = static_cast<float>(node.number("soft_cap"));
   task.q = operand(node, 0);

@@ -28,11 +28,11 @@ void for_share(int64_t rows, int64_t columns, Part part, const Work& work) {
 Activation activation_of(const graph::Node& node) {
   const std::string& name = node.text("activation");
   if (name == "silu") return {.kind = ActivationKind::kSilu};
+  if (name == "sigmoid") return {.kind = ActivationKind::kSigmoid};
   if (name == "gelu") return {.kind = ActivationKind::kGelu};
   if (name == "gelu_tanh") return {.kind = ActivationKind::kGeluTanh};
   if (name == "relu") return {.kind = ActivationKind::kRelu};
   if (name == "squared_relu") return {.kind = ActivationKind::kSquaredRelu};
-  if (name == "sigmoid") return {.kind = ActivationKind::kSigmoid};
   LOCKSTEP_CHECK(name == "clamped_swiglu", name);
   return {.kind = ActivationKind::kClampedSwiglu,
           .limit = static_cast<float>(node.number("limit")),
@@ -55,6 +55,11 @@ Compiler::ColumnWork Compiler::column_work(const Node& node) const {
                  int64_t row, int64_t column, int64_t count) {
         scale(x.const_row(row, column), dst.row(row, column), count, factor);
       };
+    case Op::kScaleRows:
+      return [=, factors = operand(node, 1), scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
+        scale(x.const_row(row, column), dst.row(row, column), count, *reinterpret_cast<const float*>(factors.at(row)));
+      };
+    case Op::kScaleByPosition: return scaled_by_position(node);
     case Op::kSoftCap:
       return [=, cap = static_cast<float>(node.number("cap")), soft_cap = kernels_.soft_cap](
                  int64_t row, int64_t column, int64_t count) {
@@ -83,6 +88,17 @@ Compiler::ColumnWork Compiler::added(const Node& node) const {
   return [one_row, x = operand(node, 0), y = operand(node, 1), dst = result(node), add = kernels_.add](
              int64_t row, int64_t column, int64_t count) {
     add(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
+  };
+}
+
+Compiler::ColumnWork Compiler::scaled_by_position(const Node& node) const {
+  const Tensor factors = operand(node, 2);
+  return [x = operand(node, 0), position = operand(node, 1).as<int32_t>(), factors = factors.as<float>(),
+          last = factors.columns - 1, every = node.integer("every"),
+          offset = node.has("offset") ? node.integer("offset") : 0, dst = result(node),
+          scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
+    const int64_t place = std::clamp<int64_t>((position[row] + offset) / every, 0, last);
+    scale(x.const_row(row, column), dst.row(row, column), count, factors[place]);
   };
 }
 

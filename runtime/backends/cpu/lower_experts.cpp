@@ -22,13 +22,27 @@ int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
 }  // namespace
 
 void Compiler::lower_moe_route(const Node& node) {
-  const bool is_over_all = node.has("over") && node.text("over") == "all";
-  add_shared([logits = operand(node, 0), dst = result(node), chosen = node.integer("chosen"),
-              over = is_over_all ? RouteOver::kAll : RouteOver::kChosen, route = kernels_.route](Part part) {
+  const auto is = [&](std::string_view name, std::string_view value) {
+    return node.has(name) && node.text(name) == value;
+  };
+  const auto number = [&](std::string_view name, double otherwise) {
+    return static_cast<float>(node.has(name) ? node.number(name) : otherwise);
+  };
+  RouteRule rule{.chosen = node.integer("chosen"),
+                 .is_sigmoid = is("scores", "sigmoid"),
+                 .is_divided = !is("over", "all"),
+                 .by_best_two = is("group_score", "best_two"),
+                 .least_sum = number("least_sum", 0.0),
+                 .scale = number("scale", 1.0)};
+  if (node.has("groups")) {
+    rule.groups = node.integer("groups");
+    rule.kept_groups = node.integer("kept_groups");
+  }
+  if (node.operands.size() > 1) rule.bias = operand(node, 1).as<float>();
+  add_shared([logits = operand(node, 0), dst = result(node), rule, route = kernels_.route](Part part) {
     const Share share = share_of(dst.used_rows(), part);
     for (int64_t row = share.begin; row < share.end; ++row) {
-      route(reinterpret_cast<const float*>(logits.at(row)), reinterpret_cast<float*>(dst.at(row)), dst.columns, chosen,
-            over);
+      route(reinterpret_cast<const float*>(logits.at(row)), reinterpret_cast<float*>(dst.at(row)), dst.columns, rule);
     }
   });
 }
@@ -65,6 +79,7 @@ Result<ExpertTask> Compiler::expert_task(const Node& node) const {
                      .first_expert = node.integer("first_expert"),
                      .most_per_row = most_per_row(graph_, node),
                      .activation = activation_of(node),
+                     .routes_on_inputs = node.has("routes_on") && node.text("routes_on") == "inputs",
                      .result = result(node)},
                     std::move(leaves));
 }

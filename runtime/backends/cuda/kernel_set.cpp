@@ -44,6 +44,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
+  rows.add<ScaleRowsParameters>("map", "scale_rows", types, kMapThreads);
   rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
   rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, kNorm);
   rows.add<ConvolveParameters>("recurrence", "causal_conv", types, kConvolveThreads);

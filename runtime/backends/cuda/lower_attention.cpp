@@ -217,6 +217,7 @@ Result<void> Lowering::lower_attention(const Node& node) {
       .heads = static_cast<int32_t>(head_map.size()),
       .head_dim = static_cast<int32_t>(keys->head_dim),
       .window = integer_or_zero(node, "window"),
+      .is_chunked = integer_or_zero(node, "chunked"),
       .pinned = pinned,
       .scale = static_cast<float>(node.number("scale")),
       .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,

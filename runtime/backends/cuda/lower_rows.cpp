@@ -122,6 +122,26 @@ void Lowering::lower_map(const Node& node) {
   emit(typed("map", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
 }
 
+void Lowering::lower_scale_rows(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const bool by_position = node.op == Op::kScaleByPosition;
+  const Tensor& factors = operand(node, by_position ? 2 : 1);
+  const ScaleRowsParameters parameters{.x = x.data(),
+                                       .y = y.data(),
+                                       .factors = factors.as<float>(),
+                                       .position = by_position ? operand(node, 1).as<int32_t>() : nullptr,
+                                       .x_stride = x.stride,
+                                       .y_stride = y.stride,
+                                       .factors_stride = factors.stride,
+                                       .rows = rows_of(y),
+                                       .columns = static_cast<int32_t>(y.columns),
+                                       .every = by_position ? static_cast<int32_t>(node.integer("every")) : 1,
+                                       .offset = node.has("offset") ? static_cast<int32_t>(node.integer("offset")) : 0,
+                                       .last = static_cast<int32_t>(factors.columns - 1)};
+  emit(typed("scale_rows", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
+}
+
 void Lowering::lower_rms_norm(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);

@@ -318,6 +318,8 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kSoftCap:
     case Op::kActivation:
     case Op::kGatedActivation: lower_map(node); break;
+    case Op::kScaleRows:
+    case Op::kScaleByPosition: lower_scale_rows(node); break;
     case Op::kRmsNorm: lower_rms_norm(node); break;
     case Op::kLayerNorm: lower_layer_norm(node); break;
     case Op::kRope: lower_rope(node); break;

@@ -94,6 +94,7 @@ class Lowering {
   void lower_columns(const Node& node);
   void lower_join(const Node& node);
   void lower_map(const Node& node);
+  void lower_scale_rows(const Node& node);
   void lower_rms_norm(const Node& node);
   void lower_layer_norm(const Node& node);
   void lower_rope(const Node& node);

@@ -7,7 +7,7 @@
 
 namespace lockstep::reference {
 
-/// dst [R, N] = the activation `name` (silu, gelu, gelu_tanh, relu, squared_relu or sigmoid) of x [R, N].
+/// dst [R, N] = the activation `name` (silu, sigmoid, gelu, gelu_tanh, relu or squared_relu) of x [R, N].
 Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix dst);
 
 }  // namespace lockstep::reference

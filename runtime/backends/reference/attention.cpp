@@ -62,7 +62,8 @@ struct Cache {
 std::vector<int64_t> visible_positions(const graph::Node& node, int64_t position) {
   const int64_t pinned = std::min(integer_or_zero(node, "pinned"), position + 1);
   const int64_t window = node.has("window") ? node.integer("window") : position + 1;
-  const int64_t first = std::max(position - window + 1, pinned);
+  const int64_t near = node.has("chunked") ? position / window * window : position - window + 1;
+  const int64_t first = std::max(near, pinned);
   std::vector<int64_t> visible(static_cast<size_t>(pinned + std::max<int64_t>(position + 1 - first, 0)));
   std::iota(visible.begin(), visible.begin() + pinned, 0);
   std::iota(visible.begin() + pinned, visible.end(), first);

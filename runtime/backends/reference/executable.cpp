@@ -23,6 +23,8 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kAdd: return add;
     case graph::Op::kJoinPartials: return join_partials;
     case graph::Op::kScale: return scale;
+    case graph::Op::kScaleRows: return scale_rows;
+    case graph::Op::kScaleByPosition: return scale_by_position;
     case graph::Op::kSoftCap: return soft_cap;
     case graph::Op::kRmsNorm: return rms_norm;
     case graph::Op::kLayerNorm: return layer_norm;

@@ -1,6 +1,7 @@
 // Mixture of experts: routing, and the partial sums of this rank's experts.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "runtime/backends/reference/activations.h"
@@ -31,7 +32,8 @@ class Experts {
         first_expert_(call.node.integer("first_expert")),
         held_(call.node.integer("experts")),
         hidden_(in_[kX].columns()),
-        width_(in_[kDown].columns()) {}
+        width_(in_[kDown].columns()),
+        routes_on_inputs_(call.node.has("routes_on") && call.node.text("routes_on") == "inputs") {}
 
   /// Computes the inner values of the experts for the rows routed to them.
   Result<void> prepare() {
@@ -94,7 +96,12 @@ class Experts {
     }
     if (x.empty()) return rows;
     LOCKSTEP_TRY(std::vector<float> gate, product(x, kGate, kGateBias, expert));
-    LOCKSTEP_TRY(const std::vector<float> up, product(x, kUp, kUpBias, expert));
+    LOCKSTEP_TRY(std::vector<float> up, product(x, kUp, kUpBias, expert));
+    for (size_t i = 0; routes_on_inputs_ && i < gate.size(); ++i) {
+      const float route = route_of(rows.token[i / static_cast<size_t>(width_)], expert);
+      gate[i] *= route;
+      up[i] *= route;
+    }
     LOCKSTEP_TRY(rows.inner, combine(std::move(gate), up, rows.size()));
     for (float& v : rows.inner) v = round_to(in_[kX].type.dtype, v);
     return rows;
@@ -127,7 +134,7 @@ class Experts {
       const int64_t token = rows.token[static_cast<size_t>(r)];
       for (int64_t i = 0; i < hidden_; ++i) {
         const float value = part[static_cast<size_t>(r * hidden_ + i)] + (bias != nullptr ? bias[i] : 0.0f);
-        sum[static_cast<size_t>(token * hidden_ + i)] += route_of(token, expert) * value;
+        sum[static_cast<size_t>(token * hidden_ + i)] += (routes_on_inputs_ ? 1.0f : route_of(token, expert)) * value;
       }
     }
     return ok();
@@ -140,37 +147,106 @@ class Experts {
   const int64_t held_;
   const int64_t hidden_;
   const int64_t width_;  // columns of an expert on this rank
+  const bool routes_on_inputs_;
   std::vector<Rows> rows_of_expert_;
 };
 
-/// The `chosen` highest of a row, ties to the lowest index.
-std::vector<int64_t> highest(const float* row, int64_t columns, int64_t chosen) {
-  std::vector<int64_t> order(static_cast<size_t>(columns));
-  for (size_t e = 0; e < order.size(); ++e) order[e] = static_cast<int64_t>(e);
-  std::stable_sort(order.begin(), order.end(), [=](int64_t a, int64_t b) { return row[a] > row[b]; });
-  order.resize(static_cast<size_t>(chosen));
+/// The `chosen` highest of the numbers among `values`, ties to the lowest index.
+std::vector<int64_t> highest(const std::vector<float>& values, int64_t chosen) {
+  std::vector<int64_t> order;
+  for (size_t e = 0; e < values.size(); ++e) {
+    if (!std::isnan(values[e])) order.push_back(static_cast<int64_t>(e));
+  }
+  std::ranges::stable_sort(order, std::greater(), [&](int64_t e) { return values[static_cast<size_t>(e)]; });
+  order.resize(std::min(order.size(), static_cast<size_t>(chosen)));
   return order;
 }
+
+/// One row of a `moe_route` node.
+class Route {
+ public:
+  Route(const Call& call, int64_t row)
+      : node_(call.node),
+        logits_(call.operands[0].floats() + row * call.operands[0].columns(),
+                call.operands[0].floats() + (row + 1) * call.operands[0].columns()) {}
+
+  /// Writes the routes of the chosen experts; the others' are zeros.
+  Result<void> write(const Call& call, float* dst) const {
+    std::vector<float> scores(logits_.size());
+    LOCKSTEP_TRY_VOID(score(scores));
+    std::vector<float> choice = logits_;
+    if (call.operands.size() > 1 || node_.has("groups")) {
+      choice = scores;
+      for (size_t e = 0; call.operands.size() > 1 && e < choice.size(); ++e) choice[e] += call.operands[1].floats()[e];
+    }
+    if (node_.has("groups")) drop_groups(choice);
+    const std::vector<int64_t> chosen = highest(choice, node_.integer("chosen"));
+    float sum = 0.0f;
+    for (const int64_t e : chosen) sum += scores[static_cast<size_t>(e)];
+    if (!is("over", "all")) {
+      const float divisor = std::max(sum, number_or("least_sum", 0.0f));
+      for (float& v : scores) v /= divisor;
+    }
+    for (const int64_t e : chosen) dst[e] = scores[static_cast<size_t>(e)] * number_or("scale", 1.0f);
+    if (chosen.empty()) std::fill_n(dst, scores.size(), std::numeric_limits<float>::quiet_NaN());
+    return ok();
+  }
+
+ private:
+  bool is(std::string_view name, std::string_view value) const { return node_.has(name) && node_.text(name) == value; }
+  float number_or(std::string_view name, float otherwise) const {
+    return node_.has(name) ? static_cast<float>(node_.number(name)) : otherwise;
+  }
+
+  /// The softmax over the logits that are numbers, or the sigmoid of each.
+  Result<void> score(std::vector<float>& scores) const {
+    if (is("scores", "sigmoid")) {
+      std::ranges::transform(logits_, scores.begin(), [](float x) { return 1.0f / (1.0f + std::exp(-x)); });
+      return ok();
+    }
+    std::vector<float> numbers = logits_;
+    std::erase_if(numbers, [](float x) { return std::isnan(x); });
+    const auto count = static_cast<int64_t>(numbers.size());
+    std::vector<float> shares(numbers.size());
+    if (count > 0) {
+      LOCKSTEP_TRY_VOID(
+          aten::softmax_rows(aten::dense(numbers.data(), 1, count), aten::dense(shares.data(), 1, count)));
+    }
+    auto share = shares.begin();
+    std::ranges::transform(logits_, scores.begin(), [&](float x) { return std::isnan(x) ? x : *share++; });
+    return ok();
+  }
+
+  /// NaN for the experts outside the groups with the highest scores.
+  void drop_groups(std::vector<float>& choice) const {
+    const auto groups = static_cast<size_t>(node_.integer("groups"));
+    const size_t size = choice.size() / groups;
+    std::vector<float> scores;
+    for (size_t g = 0; g < groups; ++g) {
+      const std::vector<float> own(choice.begin() + static_cast<std::ptrdiff_t>(g * size),
+                                   choice.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
+      float sum = 0.0f;
+      for (const int64_t e : highest(own, is("group_score", "best_two") ? 2 : 1)) sum += own[static_cast<size_t>(e)];
+      scores.push_back(sum);
+    }
+    const std::vector<int64_t> kept = highest(scores, node_.integer("kept_groups"));
+    for (size_t e = 0; e < choice.size(); ++e) {
+      const bool is_kept = std::ranges::find(kept, static_cast<int64_t>(e / size)) != kept.end();
+      if (!is_kept) choice[e] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  const graph::Node& node_;
+  const std::vector<float> logits_;
+};
 
 }  // namespace
 
 Result<void> moe_route(const Call& call, const Environment&) {
-  const Tensor& logits = call.operands[0];
-  const int64_t experts = logits.columns();
-  const bool is_over_all = call.node.has("over") && call.node.text("over") == "all";
+  const int64_t experts = call.operands[0].columns();
   std::fill_n(call.result->floats(), call.result->elements(), 0.0f);
-  for (int64_t t = 0; t < logits.rows(); ++t) {
-    const float* row = logits.floats() + t * experts;
-    const std::vector<int64_t> chosen = highest(row, experts, call.node.integer("chosen"));
-    std::vector<float> scores;
-    for (const int64_t e : chosen) scores.push_back(row[e]);
-    for (int64_t e = 0; is_over_all && e < experts; ++e) {
-      if (!std::isnan(row[e]) && std::ranges::find(chosen, e) == chosen.end()) scores.push_back(row[e]);
-    }
-    const auto count = static_cast<int64_t>(scores.size());
-    std::vector<float> shares(scores.size());
-    LOCKSTEP_TRY_VOID(aten::softmax_rows(aten::dense(scores.data(), 1, count), aten::dense(shares.data(), 1, count)));
-    for (size_t i = 0; i < chosen.size(); ++i) call.result->floats()[t * experts + chosen[i]] = shares[i];
+  for (int64_t t = 0; t < call.operands[0].rows(); ++t) {
+    LOCKSTEP_TRY_VOID(Route(call, t).write(call, call.result->floats() + t * experts));
   }
   return ok();
 }

@@ -44,6 +44,8 @@ Result<void> first_rows(const Call& call, const Environment&);
 // rowwise.cpp
 Result<void> rms_norm(const Call& call, const Environment&);
 Result<void> layer_norm(const Call& call, const Environment&);
+Result<void> scale_rows(const Call& call, const Environment&);
+Result<void> scale_by_position(const Call& call, const Environment&);
 Result<void> soft_cap(const Call& call, const Environment&);
 Result<void> activation(const Call& call, const Environment&);
 Result<void> gated_activation(const Call& call, const Environment&);

@@ -1,6 +1,7 @@
 // Row-wise operations: norms, activations and caps.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "runtime/backends/reference/activations.h"
 #include "runtime/backends/reference/kernels.h"
@@ -11,8 +12,16 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
   if (name == "silu") return aten::silu(x, dst);
   if (name == "gelu") return aten::gelu(x, aten::GeluForm::kExact, dst);
   if (name == "gelu_tanh") return aten::gelu(x, aten::GeluForm::kTanh, dst);
-  const bool is_squared = name == "squared_relu", is_sigmoid = name == "sigmoid";
-  LOCKSTEP_CHECK(is_squared || is_sigmoid || name == "relu", name);
+  if (name == "sigmoid") {
+    for (int64_t r = 0; r < x.rows; ++r) {
+      const float* src = x.data + r * x.row_stride;
+      std::transform(src, src + x.columns, dst.data + r * dst.row_stride,
+                     [](float v) { return 1.0f / (1.0f + std::exp(-v)); });
+    }
+    return ok();
+  }
+  const bool is_squared = name == "squared_relu";
+  LOCKSTEP_CHECK(is_squared || name == "relu", name);
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t i = 0; i < x.columns; ++i) {
       const float v = x.data[r * x.row_stride + i];
@@ -72,6 +81,35 @@ Result<void> soft_cap(const Call& call, const Environment&) {
   std::transform(x, x + call.result->elements(), call.result->floats(),
                  [=](float v) { return cap * std::tanh(v / cap); });
   return ok();
+}
+
+namespace {
+
+/// Each row of operand 0 times `factor(row)`.
+Result<void> scale_each_row(const Call& call, const std::function<float(int64_t)>& factor) {
+  const Tensor& x = call.operands[0];
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const float* src = x.floats() + r * x.columns();
+    std::transform(src, src + x.columns(), call.result->floats() + r * x.columns(),
+                   [by = factor(r)](float v) { return v * by; });
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> scale_rows(const Call& call, const Environment&) {
+  return scale_each_row(call, [&](int64_t row) { return call.operands[1].floats()[row]; });
+}
+
+Result<void> scale_by_position(const Call& call, const Environment&) {
+  const Tensor& factors = call.operands[2];
+  const int64_t every = call.node.integer("every");
+  const int64_t offset = call.node.has("offset") ? call.node.integer("offset") : 0;
+  return scale_each_row(call, [&](int64_t row) {
+    const int64_t place = (call.operands[1].ints()[row] + offset) / every;
+    return factors.floats()[std::clamp<int64_t>(place, 0, factors.elements() - 1)];
+  });
 }
 
 Result<void> activation(const Call& call, const Environment&) {

@@ -102,7 +102,7 @@ Case step_of_other_operations() {
   options.sinks = random("sinks", {2}, 5);
   options.pinned_q = x;
   x = b.builder.activation(b.builder.attention(x, keys, values, slot, position, options), "gelu");
-  const ValueId route = b.builder.moe_route(b.builder.linear(x, random("router", {3, 8}, 6)), 2);
+  const ValueId route = b.builder.moe_route(b.builder.linear(x, random("router", {3, 8}, 6)), {.chosen = 2});
   const BlockSplit leaves{{0, 2}};
   const ValueId roots = b.builder.moe_experts(
       {x, route, random("gate", {18, 8}, 7), random("up", {18, 8}, 8), random("down", {24, 6}, 9)},

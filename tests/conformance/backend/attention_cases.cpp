@@ -18,6 +18,7 @@ graph::AttentionOptions options_of(CaseBuilder& b, const AttentionStep& step, in
   options.scale = 1 / std::sqrt(static_cast<double>(step.heads.dim));
   options.kernel = step.kernel;
   options.window = step.window;
+  options.chunked = step.chunked;
   options.pinned = step.pinned;
   options.soft_cap = step.soft_cap;
   options.bound = step.bound;

@@ -37,6 +37,7 @@ struct AttentionStep {
   int64_t capacity = 70;
   std::string kernel = "prefill";
   int64_t window = 0;
+  bool chunked = false;
   int64_t pinned = 0;
   double soft_cap = 0.0;
   int64_t bound = 0;

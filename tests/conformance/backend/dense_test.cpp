@@ -218,13 +218,12 @@ TEST_P(DenseOperations, GateWithSeparateAndPackedOperands) {
     const std::optional<ValueId> from_packed =
         b.builder.add_node(graph::Op::kGatedActivation, {packed}, {{"activation", std::string("silu")}});
     b.builder.output("packed", from_packed.value());
-    b.builder.output("sigmoid", b.builder.gated_activation(gate, up, "sigmoid"));
     expect_case_conforms(std::move(b).finish());
   }
 }
 
 TEST_P(DenseOperations, ActivateWithEveryFunction) {
-  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
+  for (const char* name : {"silu", "sigmoid", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
     for (const double scale : {2.0, 12.0}) {
       SCOPED_TRACE(testing::Message() << name << " up to " << scale);
       CaseBuilder b(header(/*rows=*/3));
@@ -257,6 +256,19 @@ TEST_P(DenseOperations, ScaleAndCapElements) {
   const ValueId x = b.input("x", random({3, 35}, 1, /*scale=*/60));
   b.builder.output("scaled", b.builder.scale(x, 8.4852813742385702));
   b.builder.output("capped", b.builder.soft_cap(x, 30));
+  expect_case_conforms(std::move(b).finish());
+}
+
+TEST_P(DenseOperations, ScaleRowsByFactorsAndByPositions) {
+  CaseBuilder b(header(/*rows=*/5));
+  const ValueId x = b.input("x", random({5, 35}, 1));
+  const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {5, 1}}, 2, /*scale=*/3));
+  b.builder.output("rows", b.builder.scale_rows(x, logits));
+  b.builder.output("gated", b.builder.scale_rows(x, b.builder.activation(logits, "sigmoid")));
+  const ValueId position = b.input("position", int_tensor({5}, {0, 3, 6, 7, 900}));
+  const ValueId factors = b.builder.constant("factors", {1.0f, 1.5f, -2.25f});
+  b.builder.output("positions", b.builder.scale_by_position(x, position, factors, /*every=*/4, /*offset=*/0));
+  b.builder.output("moved", b.builder.scale_by_position(x, position, factors, /*every=*/4, /*offset=*/1));
   expect_case_conforms(std::move(b).finish());
 }
 

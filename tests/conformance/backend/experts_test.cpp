@@ -16,7 +16,8 @@ LOCKSTEP_FOR_EVERY_BACKEND(Routes);
 std::vector<double> route(const BackendUnderTest& backend, const std::vector<double>& logits, int64_t chosen) {
   const auto experts = static_cast<int64_t>(logits.size());
   CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 1, .slots = 1});
-  b.builder.output("y", b.builder.moe_route(b.input("logits", tensor(DType::kFloat32, {1, experts}, logits)), chosen));
+  b.builder.output(
+      "y", b.builder.moe_route(b.input("logits", tensor(DType::kFloat32, {1, experts}, logits)), {.chosen = chosen}));
   return numbers_of(run_on(backend, std::move(b).finish()).outputs.at("y"));
 }
 
@@ -32,7 +33,7 @@ TEST_P(Routes, AreTheSoftmaxOverTheChosenOnly) {
   for (const auto& [experts, chosen] : {std::pair{1, 1}, {4, 2}, {8, 8}, {32, 4}, {130, 7}}) {
     CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 9, .slots = 1});
     const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {9, experts}}, 4, /*scale=*/6));
-    b.builder.output("y", b.builder.moe_route(logits, chosen));
+    b.builder.output("y", b.builder.moe_route(logits, {.chosen = chosen}));
     expect_conforms(GetParam(), std::move(b).finish(), tolerance_of(DType::kFloat32));
   }
 }
@@ -41,8 +42,31 @@ TEST_P(Routes, AreSharesOfTheSoftmaxOverAll) {
   for (const auto& [experts, chosen] : {std::pair{1, 1}, {4, 2}, {8, 8}, {33, 4}, {130, 7}}) {
     CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 9, .slots = 1});
     const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {9, experts}}, 4, /*scale=*/6));
-    b.builder.output("y", b.builder.moe_route(logits, chosen, /*over=*/"all"));
+    b.builder.output("y", b.builder.moe_route(logits, {.chosen = chosen, .over = "all"}));
     expect_conforms(GetParam(), std::move(b).finish(), tolerance_of(DType::kFloat32));
+  }
+}
+
+TEST_P(Routes, FollowEveryRuleOfChoiceAndWeight) {
+  using graph::RouteOptions;
+  for (const bool has_bias : {false, true}) {
+    for (const RouteOptions& options :
+         {RouteOptions{.chosen = 3, .scores = "sigmoid"}, RouteOptions{.chosen = 2, .scores = "sigmoid", .over = "all"},
+          RouteOptions{.chosen = 4, .least_sum = 0.75, .scale = 2.5}, RouteOptions{.chosen = 2, .over = "all"},
+          RouteOptions{.chosen = 4, .scores = "sigmoid", .groups = 6, .kept_groups = 2, .group_score = "best_two"},
+          RouteOptions{.chosen = 5, .over = "all", .groups = 3, .kept_groups = 2, .scale = 16.0},
+          RouteOptions{.chosen = 3, .scores = "sigmoid", .groups = 12, .kept_groups = 3, .least_sum = 1e-20},
+          RouteOptions{.chosen = 12, .scores = "sigmoid", .groups = 2, .kept_groups = 2, .group_score = "best_two"}}) {
+      SCOPED_TRACE(testing::Message() << options.chosen << " of " << options.groups << " groups, bias " << has_bias);
+      for (const int64_t experts : {12, 132}) {
+        CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 9, .slots = 1});
+        const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {9, experts}}, 4, /*scale=*/4));
+        RouteOptions own = options;
+        if (has_bias) own.bias = b.weight("bias", random_tensor({DType::kFloat32, {experts}}, 5, /*scale=*/0.5));
+        b.builder.output("y", b.builder.moe_route(logits, own));
+        expect_conforms(GetParam(), std::move(b).finish(), tolerance_of(DType::kFloat32));
+      }
+    }
   }
 }
 
@@ -57,6 +81,7 @@ struct Layer {
   int64_t block = 4;  // of a leaf of columns; the last one is narrower
   std::string activation = "silu";
   bool has_biases = false;
+  bool routes_on_inputs = false;
 
   int64_t leaves() const { return by_expert ? experts : (columns + block - 1) / block; }
 };
@@ -102,7 +127,7 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
   const ValueId x = b.input("x", random_tensor({dtype, {layer.rows, layer.hidden}}, 1, 2));
   const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {layer.rows, layer.experts}}, 2, 4));
   std::vector<ValueId> operands{
-      x, b.builder.moe_route(logits, layer.chosen), b.weight("gate", inner(3)), b.weight("up", inner(4)),
+      x, b.builder.moe_route(logits, {.chosen = layer.chosen}), b.weight("gate", inner(3)), b.weight("up", inner(4)),
       b.weight("down", part_of(random(5, layer.hidden, layer.columns, 1), layer.experts, experts, hidden, columns))};
   if (layer.has_biases) {
     operands.push_back(b.weight("gate_bias", inner_bias(6)));
@@ -114,7 +139,8 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
                                .leaf_is_expert = layer.by_expert,
                                .split = split,
                                .block = layer.by_expert ? 1 : layer.block,
-                               .activation = layer.activation};
+                               .activation = layer.activation,
+                               .routes_on_inputs = layer.routes_on_inputs};
   if (layer.activation == "clamped_swiglu") options.limit = 3, options.alpha = 1.702;
   const ValueId roots = b.builder.moe_experts(std::move(operands), options);
   b.builder.output("roots", roots);
@@ -153,6 +179,15 @@ TEST_P(Experts, SumTheirColumnsWithEveryActivation) {
         expect_conforms(backend(), c, tolerance());
         expect_rounded_inside(c);
       }
+    }
+  }
+}
+
+TEST_P(Experts, TakeRoutesOnTheirInputs) {
+  for (const bool by_expert : {false, true}) {
+    for (const int64_t rows : {5, 40}) {
+      const Layer layer{.rows = rows, .chosen = 3, .by_expert = by_expert, .routes_on_inputs = true};
+      expect_conforms(backend(), case_of(layer, dtype(), BlockSplit{{0, layer.leaves()}}, 0), tolerance());
     }
   }
 }

@@ -17,6 +17,7 @@ double& cache_at(Array& cache, const graph::Node& node, int64_t slot, int64_t he
 
 bool is_visible(const graph::Node& node, int64_t key, int64_t position) {
   if (key > position) return false;
+  if (node.has("chunked")) return key >= position / node.integer("window") * node.integer("window");
   return !node.has("window") || key > position - node.integer("window") || key < integer_or(node, "pinned", 0);
 }
 

@@ -117,6 +117,24 @@ void scale(Rank& rank, const graph::Node& node) {
   for (size_t i = 0; i < x.size(); ++i) rank.result(node).v[i] = x[i] * node.number("factor");
 }
 
+void scale_rows(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t i = 0; i < x.columns(); ++i) rank.result(node).at(r, i) = x.at(r, i) * rank.operand(node, 1).at(r, 0);
+  }
+}
+
+void scale_by_position(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Numbers& factors = rank.operand(node, 2).v;
+  const int64_t offset = node.has("offset") ? node.integer("offset") : 0;
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const auto place = static_cast<size_t>((rank.operand(node, 1).integer(r) + offset) / node.integer("every"));
+    const double factor = factors[std::min(place, factors.size() - 1)];
+    for (int64_t i = 0; i < x.columns(); ++i) rank.result(node).at(r, i) = x.at(r, i) * factor;
+  }
+}
+
 void soft_cap(Rank& rank, const graph::Node& node) {
   const double cap = node.number("cap");
   const Numbers& x = rank.operand(node, 0).v;
@@ -160,13 +178,13 @@ void layer_norm(Rank& rank, const graph::Node& node) {
 }
 
 double activated(const std::string& name, double v) {
+  if (name == "sigmoid") return 1.0 / (1.0 + std::exp(-v));
   if (name == "silu") return v / (1.0 + std::exp(-v));
   if (name == "gelu") return v * 0.5 * std::erfc(-v / std::numbers::sqrt2);
   if (name == "gelu_tanh") {
     const double inner = std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v);
     return 0.5 * v * (1.0 + std::tanh(inner));
   }
-  if (name == "sigmoid") return 1.0 / (1.0 + std::exp(-v));
   const double part = std::isnan(v) ? v : std::max(v, 0.0);
   if (name == "squared_relu") return part * part;
   LOCKSTEP_CHECK(name == "relu", name);

@@ -1,6 +1,7 @@
 // Mixture of experts.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tests/conformance/backend/scalar_operations.h"
 
@@ -18,11 +19,18 @@ double projected(Rank& rank, const graph::Node& node, ExpertOperand weight, Expe
   return sum;
 }
 
+bool on_inputs(const graph::Node& node) { return node.has("routes_on") && node.text("routes_on") == "inputs"; }
+
+double route_of(Rank& rank, const graph::Node& node, int64_t t, int64_t expert) {
+  return rank.operand(node, kRoute).at(t, node.integer("first_expert") + expert);
+}
+
 /// Element `column` inside the rank's expert `expert` for row t.
 double inner_of(Rank& rank, const graph::Node& node, int64_t t, int64_t expert, int64_t column) {
   const int64_t row = expert * rank.operand(node, kDown).columns() + column;
-  const double gate = projected(rank, node, kGate, kGateBias, t, row);
-  const double up = projected(rank, node, kUp, kUpBias, t, row);
+  const double by = on_inputs(node) ? route_of(rank, node, t, expert) : 1.0;
+  const double gate = by * projected(rank, node, kGate, kGateBias, t, row);
+  const double up = by * projected(rank, node, kUp, kUpBias, t, row);
   const DType dtype = rank.operand(node, kX).type.dtype;
   if (node.text("activation") != "clamped_swiglu") {
     return round_to(dtype, activated(node.text("activation"), gate) * up);
@@ -36,8 +44,8 @@ double inner_of(Rank& rank, const graph::Node& node, int64_t t, int64_t expert, 
 /// One expert's columns `columns` for row t: its part of the result, times the route.
 void add_expert(Rank& rank, const graph::Node& node, int64_t expert, Range columns, bool with_bias, int64_t t,
                 Numbers& sum) {
-  const double route = rank.operand(node, kRoute).at(t, node.integer("first_expert") + expert);
-  if (route == 0) return;
+  if (route_of(rank, node, t, expert) == 0) return;
+  const double route = on_inputs(node) ? 1.0 : route_of(rank, node, t, expert);
   const auto hidden = static_cast<int64_t>(sum.size());
   Numbers inner;
   for (int64_t c = columns.begin; c < columns.end; ++c) inner.push_back(inner_of(rank, node, t, expert, c));
@@ -51,28 +59,75 @@ void add_expert(Rank& rank, const graph::Node& node, int64_t expert, Range colum
   }
 }
 
+/// The `count` highest of `values` that `may` be chosen, ties to the lowest index.
+std::vector<int64_t> highest(const Numbers& values, int64_t count, const std::function<bool(int64_t)>& may) {
+  std::vector<int64_t> chosen;
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t best = -1;
+    for (int64_t e = 0; e < std::ssize(values); ++e) {
+      if (!may(e) || std::find(chosen.begin(), chosen.end(), e) != chosen.end()) continue;
+      if (best < 0 || values[static_cast<size_t>(e)] > values[static_cast<size_t>(best)]) best = e;
+    }
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+/// The experts of row t, which are chosen by `choice`.
+std::vector<int64_t> chosen_experts(const graph::Node& node, const Numbers& choice) {
+  const auto all = [](int64_t) { return true; };
+  if (!node.has("groups")) return highest(choice, node.integer("chosen"), all);
+  const int64_t groups = node.integer("groups"), size = std::ssize(choice) / groups;
+  Numbers scores;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto is_own = [=](int64_t e) { return e / size == g; };
+    double score = 0;
+    for (const int64_t e : highest(choice, node.text("group_score") == "best" ? 1 : 2, is_own)) {
+      score += choice[static_cast<size_t>(e)];
+    }
+    scores.push_back(score);
+  }
+  const std::vector<int64_t> kept = highest(scores, node.integer("kept_groups"), all);
+  return highest(choice, node.integer("chosen"),
+                 [&](int64_t e) { return std::find(kept.begin(), kept.end(), e / size) != kept.end(); });
+}
+
+/// The softmax or the sigmoids of row t.
+Numbers scores_of(const graph::Node& node, const Array& logits, int64_t t) {
+  Numbers scores;
+  double most = logits.at(t, 0), sum = 0;
+  for (int64_t e = 0; e < logits.columns(); ++e) most = std::max(most, logits.at(t, e));
+  const bool is_sigmoid = node.has("scores") && node.text("scores") == "sigmoid";
+  for (int64_t e = 0; e < logits.columns(); ++e) {
+    scores.push_back(is_sigmoid ? 1.0 / (1.0 + std::exp(-logits.at(t, e))) : std::exp(logits.at(t, e) - most));
+    sum += scores.back();
+  }
+  for (double& score : scores) score /= is_sigmoid ? 1.0 : sum;
+  return scores;
+}
+
 }  // namespace
 
 void moe_route(Rank& rank, const graph::Node& node) {
   const Array& logits = rank.operand(node, 0);
   Array& route = rank.result(node);
+  const bool has_bias = node.operands.size() > 1;
   for (int64_t t = 0; t < logits.rows(); ++t) {
-    std::vector<int64_t> chosen;
-    for (int64_t n = 0; n < node.integer("chosen"); ++n) {
-      int64_t best = -1;
-      for (int64_t e = 0; e < logits.columns(); ++e) {
-        if (std::find(chosen.begin(), chosen.end(), e) != chosen.end()) continue;
-        if (best < 0 || logits.at(t, e) > logits.at(t, best)) best = e;
-      }
-      chosen.push_back(best);
+    const Numbers scores = scores_of(node, logits, t);
+    Numbers choice;
+    for (int64_t e = 0; e < logits.columns(); ++e) {
+      const bool by_logit = !has_bias && !node.has("groups");
+      choice.push_back(by_logit ? logits.at(t, e)
+                                : scores[static_cast<size_t>(e)] + (has_bias ? rank.operand(node, 1).at(0, e) : 0.0));
     }
-    double total = 0;
-    if (node.has("over") && node.text("over") == "all") {
-      for (int64_t e = 0; e < logits.columns(); ++e) total += std::exp(logits.at(t, e) - logits.at(t, chosen[0]));
-    } else {
-      for (const int64_t e : chosen) total += std::exp(logits.at(t, e) - logits.at(t, chosen[0]));
+    const std::vector<int64_t> chosen = chosen_experts(node, choice);
+    double divisor = 0;
+    for (const int64_t e : chosen) divisor += scores[static_cast<size_t>(e)];
+    divisor = std::max(divisor, number_or(node, "least_sum", 0.0));
+    if (node.has("over") && node.text("over") == "all") divisor = 1;
+    for (const int64_t e : chosen) {
+      route.at(t, e) = scores[static_cast<size_t>(e)] / divisor * number_or(node, "scale", 1.0);
     }
-    for (const int64_t e : chosen) route.at(t, e) = std::exp(logits.at(t, e) - logits.at(t, chosen[0])) / total;
   }
 }
 

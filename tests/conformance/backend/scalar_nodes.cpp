@@ -64,6 +64,8 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kAdd: return add(rank, node);
     case graph::Op::kJoinPartials: return join_partials(rank, node);
     case graph::Op::kScale: return scale(rank, node);
+    case graph::Op::kScaleRows: return scale_rows(rank, node);
+    case graph::Op::kScaleByPosition: return scale_by_position(rank, node);
     case graph::Op::kSoftCap: return soft_cap(rank, node);
     case graph::Op::kRmsNorm: return rms_norm(rank, node);
     case graph::Op::kLayerNorm: return layer_norm(rank, node);

@@ -56,6 +56,8 @@ void lookup(Rank& rank, const graph::Node& node);
 void add(Rank& rank, const graph::Node& node);
 void join_partials(Rank& rank, const graph::Node& node);
 void scale(Rank& rank, const graph::Node& node);
+void scale_rows(Rank& rank, const graph::Node& node);
+void scale_by_position(Rank& rank, const graph::Node& node);
 void soft_cap(Rank& rank, const graph::Node& node);
 void rms_norm(Rank& rank, const graph::Node& node);
 void layer_norm(Rank& rank, const graph::Node& node);
@@ -64,7 +66,7 @@ void gated_activation(Rank& rank, const graph::Node& node);
 void columns(Rank& rank, const graph::Node& node);
 void select_rows(Rank& rank, const graph::Node& node);
 void first_rows(Rank& rank, const graph::Node& node);
-/// silu, gelu, gelu_tanh, relu or squared_relu of v.
+/// silu, sigmoid, gelu, gelu_tanh, relu or squared_relu of v.
 double activated(const std::string& name, double v);
 
 // scalar_attention.cpp

@@ -159,8 +159,8 @@ class TinyBuilder {
     const ValueId logits = b.builder.linear(x, router, std::nullopt, DType::kFloat32);
     const ValueId down =
         matrix(b, name + "experts.down", {kExperts * kHidden, kColumns}, {0, kExperts * kHidden}, own_columns_);
-    return b.builder.moe_experts({x, b.builder.moe_route(logits, kChosenExperts), stacked(b, name + "experts.gate"),
-                                  stacked(b, name + "experts.up"), down},
+    return b.builder.moe_experts({x, b.builder.moe_route(logits, {.chosen = kChosenExperts}),
+                                  stacked(b, name + "experts.gate"), stacked(b, name + "experts.up"), down},
                                  {.experts = {0, kExperts}, .split = leaves_, .block = kBlock, .activation = "gelu"});
   }
 

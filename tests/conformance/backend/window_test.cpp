@@ -21,6 +21,7 @@ struct Window {
   int64_t rows = 1;  // of a step, at most
   int64_t slots = 1;
   std::string kernel = "prefill";
+  bool chunked = false;
 
   /// The smallest ring: rows are appended before they are attended to. Without a window, some rows.
   int64_t capacity() const { return size == 0 ? 40 : pinned + size - 1 + rows; }
@@ -68,6 +69,7 @@ class TaggedCache {
     step.kernel = window.kernel;
     step.window = window.size;
     step.pinned = window.pinned;
+    step.chunked = window.chunked;
     return append_and_attend(step, rows);
   }
 
@@ -90,6 +92,22 @@ std::vector<int> numbers_from(int begin, int end) {
   std::vector<int> numbers;
   for (int i = begin; i < end; ++i) numbers.push_back(i);
   return numbers;
+}
+
+TEST_P(Windows, ShowOnlyTheChunkOfAPosition) {
+  for (const int window : {1, 3, 8}) {
+    for (const int chunk : {1, 2, 8, 11}) {
+      SCOPED_TRACE(testing::Message() << "chunks of " << window << ", steps of " << chunk);
+      TaggedCache ring(GetParam(), {.size = window, .rows = chunk, .chunked = true});
+      for (int begin = 0; begin < 4 * (window + chunk); begin += chunk) {
+        const auto visible = ring.feed(rows_of(begin, begin + chunk), numbers_from(begin, begin + chunk));
+        for (int q = begin; q < begin + chunk; ++q) {
+          const std::vector<int> expected = numbers_from(q / window * window, q + 1);
+          EXPECT_EQ(visible[static_cast<size_t>(q - begin)], std::set<int>(expected.begin(), expected.end())) << q;
+        }
+      }
+    }
+  }
 }
 
 TEST_P(Windows, ShowExactlyTheLastPositionsForEveryChunkAndLap) {
@@ -317,6 +335,21 @@ TEST_P(WindowedAttention, ConformsWithEveryOptionOverSeveralLaps) {
     step.per_head = per_head;
     step.soft_cap = soft_cap;
     step.capacity = pinned + window - 1 + 6;
+    expect_sequence_conforms(backend(), laps(step), tolerance_of(dtype()));
+  }
+}
+
+TEST_P(WindowedAttention, ConformsInChunks) {
+  for (const auto& [window, per_head] : {std::pair{1, ""}, {5, "sinks"}, {16, "slopes"}, {33, ""}}) {
+    SCOPED_TRACE(testing::Message() << "chunks of " << window << " " << per_head);
+    AttentionStep step;
+    step.dtype = dtype();
+    step.heads = {.map = {0, 0, 1}, .cache = 2, .dim = 16};
+    step.slots = 3;
+    step.window = window;
+    step.chunked = true;
+    step.per_head = per_head;
+    step.capacity = window - 1 + 6;
     expect_sequence_conforms(backend(), laps(step), tolerance_of(dtype()));
   }
 }

@@ -207,16 +207,25 @@ TEST(ParseDense, RefusesUnknownKeysOfRopes) {
                                       "rope_scaling: mystery: found 2, expected only keys of ropes"}});
 }
 
-TEST(ParseQwen3Moe, RefusesWhatItCannotRun) {
-  expect_refusals(published("qwen3_moe"),
-                  {{{{"mlp_only_layers", {0}}}, kUnsupported, "mlp_only_layers: found an array of 1, expected none"},
-                   {{{"decoder_sparse_step", 2}}, kUnsupported, "decoder_sparse_step: found 2, expected 1"}});
+TEST(ParseQwen3Moe, GivesSomeLayersADenseMlp) {
+  const json keys = {{"num_hidden_layers", 5}, {"intermediate_size", 100}};
+  const json config = with(published("qwen3_moe"), keys);
+  EXPECT_EQ(parse(config).value().dense_size, 0);
+  const ModelSpec listed = parse(with(config, {{"mlp_only_layers", {0, 3}}})).value();
+  EXPECT_THAT(listed.dense_layers, ElementsAre(0, 3));
+  EXPECT_EQ(listed.dense_size, 100);
+  EXPECT_EQ(listed.expert_layers(), 3);
+  EXPECT_TRUE(listed.has_experts(1) && !listed.has_experts(3));
+  const json sparse = {{"mlp_only_layers", {3}}, {"decoder_sparse_step", 2}};
+  EXPECT_THAT(parse(with(config, sparse)).value().dense_layers, ElementsAre(0, 2, 3, 4));
+  expect_refusals(config, {{{{"decoder_sparse_step", 6}}, kInvalid, "found no layer with experts among 5"},
+                           {{{"mlp_only_layers", 1}}, kInvalid, "mlp_only_layers: found 1, expected an array"}});
 }
 
 TEST(ParseQwen3Moe, TakesSharesOfAllExpertsUnlessTheyAreNormed) {
-  EXPECT_TRUE(parse(published("qwen3_moe")).value().routes_sum_to_one);
-  EXPECT_FALSE(parse(with(published("qwen3_moe"), {{"norm_topk_prob", false}})).value().routes_sum_to_one);
-  EXPECT_FALSE(parse(with(published("qwen3_moe"), {{"norm_topk_prob", nullptr}})).value().routes_sum_to_one);
+  EXPECT_TRUE(parse(published("qwen3_moe")).value().router.sum_to_one);
+  EXPECT_FALSE(parse(with(published("qwen3_moe"), {{"norm_topk_prob", false}})).value().router.sum_to_one);
+  EXPECT_FALSE(parse(with(published("qwen3_moe"), {{"norm_topk_prob", nullptr}})).value().router.sum_to_one);
 }
 
 TEST(ParseQwen3Moe, GivesAllLayersTheWindow) {

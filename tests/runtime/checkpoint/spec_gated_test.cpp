@@ -6,6 +6,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// With as many key/value heads as query heads, where the family has another default.
@@ -202,6 +203,133 @@ TEST(ParsePhi3, RefusesARotationThatItCannotRun) {
        {{{"original_max_position_embeddings", 1}, {"rope_scaling", longrope("type")}},
         kInvalid,
         "original_max_position_embeddings: found 1"}});
+}
+
+/// Ministral 3's published text config, with smaller sizes.
+json ministral3() {
+  const json rope = {{"beta_fast", 32.0},
+                     {"beta_slow", 1.0},
+                     {"factor", 16.0},
+                     {"llama_4_scaling_beta", 0.1},
+                     {"mscale", 1.0},
+                     {"mscale_all_dim", 1.0},
+                     {"original_max_position_embeddings", 16384},
+                     {"max_position_embeddings", 262144},
+                     {"rope_theta", 1000000.0},
+                     {"rope_type", "yarn"},
+                     {"type", "yarn"}};
+  return whole("ministral3",
+               {{"head_dim", 16}, {"rms_norm_eps", 1e-5}, {"rope_parameters", rope}, {"sliding_window", nullptr}});
+}
+
+TEST(ParseMinistral3, KnowsEveryPublishedKeyAndNoOther) { expect_knows_these_keys_only(ministral3()); }
+
+TEST(ParseMinistral3, ScalesQueriesByTheirPosition) {
+  const ModelSpec spec = parse(ministral3()).value();
+  EXPECT_EQ(spec.query_scaling, (QueryScaling{.beta = 0.1, .every = 16384}));
+  EXPECT_TRUE(spec.scales_queries(0));
+  EXPECT_EQ(spec.rope.kind, RopeSpec::Kind::kYarn);
+  json bare = ministral3();
+  bare.erase("rope_parameters");
+  EXPECT_EQ(parse(with(bare, {{"max_position_embeddings", 262144}})).value(),
+            parse(with(ministral3(), {{"max_position_embeddings", 262144}})).value());
+  json llama = ministral3();
+  llama["model_type"] = "llama";
+  EXPECT_THAT(parse(llama).error().message, HasSubstr("llama_4_scaling_beta: found 0.1, expected none"));
+}
+
+TEST(ParseMistral3, IsItsTextModel) {
+  const auto around = [](json text) {
+    text.erase("tie_word_embeddings");
+    return json{{"model_type", "mistral3"},
+                {"architectures", {"Mistral3ForConditionalGeneration"}},
+                {"text_config", std::move(text)},
+                {"vision_config", {{"model_type", "pixtral"}}},
+                {"image_token_index", 10},
+                {"projector_hidden_act", "gelu"},
+                {"multimodal_projector_bias", false},
+                {"spatial_merge_size", 2},
+                {"vision_feature_layer", -1},
+                {"tie_word_embeddings", false},
+                {"torch_dtype", "bfloat16"},
+                {"transformers_version", "5.0.0"}};
+  };
+  EXPECT_EQ(parse(around(ministral3())).value(), parse(ministral3()).value());
+  expect_knows_these_keys_only(around(ministral3()));
+  const json mistral =
+      with(small("mistral"), {{"rope_theta", 1e9}, {"sliding_window", nullptr}, {"torch_dtype", "bfloat16"}});
+  EXPECT_EQ(parse(around(mistral)).value(), parse(mistral).value());
+  EXPECT_TRUE(parse(with(around(mistral), {{"tie_word_embeddings", nullptr}})).value().tied_embeddings);
+  expect_refusals(around(ministral3()), {{{{"text_config", small("mistral4")}}, kUnsupported, "found \"mistral4\""},
+                                         {{{"text_config", nullptr}}, kInvalid, "text_config"}});
+  EXPECT_THAT(parse(around(with(ministral3(), {{"mystery", 2}}))).error().message, HasSubstr("mystery: found 2"));
+}
+
+/// Llama 4's published text config (of the larger model), with smaller sizes.
+json llama4() {
+  return whole("llama4_text", {{"attention_bias", false},
+                               {"attention_chunk_size", 32},
+                               {"attn_scale", 0.1},
+                               {"attn_temperature_tuning", true},
+                               {"floor_scale", 64},
+                               {"for_llm_compressor", false},
+                               {"head_dim", 16},
+                               {"interleave_moe_layer_step", 2},
+                               {"intermediate_size_mlp", 128},
+                               {"moe_layers", {1, 3}},
+                               {"no_rope_layers", json::array()},
+                               {"no_rope_layer_interval", 4},
+                               {"num_experts_per_tok", 1},
+                               {"num_hidden_layers", 4},
+                               {"num_local_experts", 8},
+                               {"output_router_logits", false},
+                               {"rms_norm_eps", 1e-5},
+                               {"rope_scaling", nullptr},
+                               {"rope_theta", 500000.0},
+                               {"router_aux_loss_coef", 0.001},
+                               {"router_jitter_noise", 0.0},
+                               {"use_qk_norm", false}});
+}
+
+TEST(ParseLlama4, KnowsEveryPublishedKeyAndNoOther) { expect_knows_these_keys_only(llama4()); }
+
+TEST(ParseLlama4, ReadsChunksTemperatureAndExperts) {
+  const ModelSpec spec = parse(llama4()).value();
+  EXPECT_THAT(spec.layers_without_rope, ElementsAre(3));
+  EXPECT_THAT(spec.windows, ElementsAre(32, 32, 32, 0));
+  EXPECT_TRUE(spec.chunked_windows);
+  EXPECT_EQ(spec.query_scaling, (QueryScaling{.beta = 0.1, .every = 64, .offset = 1}));
+  EXPECT_TRUE(spec.scales_queries(3) && !spec.scales_queries(2));
+  EXPECT_THAT(spec.dense_layers, ElementsAre(0, 2));
+  EXPECT_EQ(spec.dense_size, 128);
+  EXPECT_EQ(spec.shared_expert_size, 96);
+  EXPECT_EQ(spec.router, (RouterSpec{.scores = RouterSpec::Scores::kSigmoid, .sum_to_one = false, .on_inputs = true}));
+  EXPECT_EQ(spec.rope.pairs, RopeSpec::Pairs::kNeighbours);
+  json stepped = llama4();
+  stepped.erase("moe_layers");
+  EXPECT_EQ(parse(stepped).value(), spec);
+  EXPECT_EQ(parse(with(llama4(), {{"attn_temperature_tuning", false}})).value().query_scaling, QueryScaling{});
+  EXPECT_EQ(parse(with(llama4(), {{"attn_temperature_tuning", 4}})).value(), spec);
+  EXPECT_THAT(parse(with(llama4(), {{"attention_chunk_size", nullptr}})).value().windows, ElementsAre(0, 0, 0, 0));
+  const json types = {"full_attention", "chunked_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(parse(with(llama4(), {{"layer_types", types}})).value().windows, ElementsAre(0, 32, 0, 0));
+  expect_refusals(llama4(), {{{{"use_qk_norm", true}}, kUnsupported, "use_qk_norm: found true, expected false"},
+                             {{{"use_qk_norm", nullptr}}, kUnsupported, "use_qk_norm: found true, expected false"},
+                             {{{"layer_types", {"full_attention"}}}, kInvalid, "layer_types"},
+                             {{{"moe_layers", 1}}, kInvalid, "moe_layers: found 1, expected an array"}});
+}
+
+TEST(ParseLlama4, IsTheTextPartOfItsMultimodalConfig) {
+  json text = llama4();
+  text.erase("tie_word_embeddings");
+  const json outer = {{"model_type", "llama4"},
+                      {"text_config", text},
+                      {"vision_config", {{"model_type", "llama4_vision_model"}}},
+                      {"image_token_index", 200092},
+                      {"boi_token_index", 200080},
+                      {"eoi_token_index", 200081}};
+  EXPECT_EQ(parse(outer).value(), parse(llama4()).value());
+  expect_knows_these_keys_only(outer);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(ParseOlmo, FillsInTheDefaults) {
   olmoe.mlp = Mlp::kExperts;
   olmoe.experts = 64;
   olmoe.experts_per_token = 8;
-  olmoe.routes_sum_to_one = false;
+  olmoe.router.sum_to_one = false;
   EXPECT_EQ(parse(smallest("olmoe")).value(), olmoe);
 }
 

@@ -174,7 +174,7 @@ TEST(GraphBuilder, InfersTheRootsOfExperts) {
     return b.weight(name, {DType::kBFloat16, {rows, columns}}, {{name, {{0, rows}, {0, columns}}}});
   };
   const ValueId x = b.input("x", {DType::kBFloat16, {4, 6}});
-  const ValueId route = b.moe_route(b.input("logits", {DType::kFloat32, {4, 5}}), /*chosen=*/2);
+  const ValueId route = b.moe_route(b.input("logits", {DType::kFloat32, {4, 5}}), {.chosen = 2});
   EXPECT_EQ(to_string(b.type_of(route)), "f32[4,5]");
   // By columns: leaves 1 to 3 of 4, two columns each and a last one of one, of all five experts.
   const ValueId by_columns =

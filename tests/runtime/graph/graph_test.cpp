@@ -156,7 +156,7 @@ Graph routed_experts(bool through_a_route) {
     return b.weight(name, {DType::kBFloat16, {rows, columns}}, {{name, {{0, rows}, {0, columns}}}});
   };
   const ValueId logits = b.input("logits", {DType::kFloat32, {4, 6}});
-  const ValueId route = through_a_route ? b.moe_route(logits, /*chosen=*/2) : logits;
+  const ValueId route = through_a_route ? b.moe_route(logits, {.chosen = 2}) : logits;
   b.moe_experts({b.input("x", {DType::kBFloat16, {4, 8}}), route, weight("gate", 15, 8), weight("up", 15, 8),
                  weight("down", 24, 5)},
                 {.experts = {0, 3}, .leaf_is_expert = true, .split = BlockSplit{{0, 3, 6}}, .activation = "silu"});

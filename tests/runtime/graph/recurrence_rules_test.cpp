@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadGraph{recurrence("%kept = state : f32[3", "%kept = state : f32[2"), "found 2 slots, expected the graph's 3"},
         BadGraph{recurrence("f32[3,6,10]", "f32[3,3,10]"), "found 3 rows, expected at least 4 for 3 taps"},
-        BadGraph{recurrence("activation=\"silu\"", "activation=\"sigmoid\""), "attribute activation: found sigmoid"},
+        BadGraph{recurrence("activation=\"silu\"", "activation=\"tanh\""), "attribute activation: found tanh"},
         BadGraph{recurrence("head_map=[0,0]", "head_map=[0,1]"), "attribute head_map: found 2 entries"},
         BadGraph{recurrence("head_map=[0,0]", "head_map=[]"), "attribute head_map: found 0 entries"},
         BadGraph{recurrence("gates = input : f32[4,4]", "gates = input : f32[4,3]"), "found 10 columns of x, 3 gates"},

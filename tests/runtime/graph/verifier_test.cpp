@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = columns(%x) begin=2 end=7 : f32[4,5]", "found 2:7, expected a range of 0:6"},
         BadStatement{"%0 = columns(%x) begin=3 end=2 : f32[4,1]", "found 3:2"},
         BadStatement{"%0 = gated_activation(%x, %x) activation=\"tanh\" : f32[4,6]",
-                     "attribute activation: found tanh, expected silu, gelu, gelu_tanh, relu, squared_relu"},
+                     "attribute activation: found tanh, expected silu, sigmoid, gelu, gelu_tanh, relu, squared_relu"},
         BadStatement{"%0 = all_gather(%x) parts=[6] : f32[4,6]", "attribute parts: found 1 parts, expected 2"},
         BadStatement{"%0 = all_gather(%x) parts=[6,5] : f32[4,11]", "found 5 for rank 1, expected 6"},
         BadStatement{"%0 = all_gather(%x) parts=[-1,6] : f32[4,5]", "attribute parts: found -1"},
@@ -133,6 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
     Windows, StatementRules,
     ::testing::Values(
         BadStatement{"kv_append(%x, %cache, %ids, %ids) window=0", "attribute window: found 0, expected 1 or more"},
+        BadStatement{attention("", "chunked=1"), "attribute chunked: found 1, expected 1, with a window and without"},
+        BadStatement{attention("", "window=4 chunked=2"), "attribute chunked: found 2, expected 1"},
         BadStatement{"kv_append(%x, %cache, %ids, %ids) pinned=2", "attribute pinned: found 2, expected a window"},
         BadStatement{"kv_append(%x, %cache, %ids, %ids) window=4 pinned=8",
                      "attribute pinned: found 8, expected 0 to the cache's rows"},
@@ -184,8 +186,9 @@ INSTANTIATE_TEST_SUITE_P(
                      "attribute slots: found 2, expected 3 slots / 2 ranks"},
         BadStatement{"%0 = clamp_positions(%ids) most=-1 : i32[4]", "attribute most: found -1, expected 0 or more"},
         BadStatement{"%0 = clamp_positions(%x) most=1 : i32[4]", "operand 0 (position)"},
-        BadStatement{"%0 = activation(%x) activation=\"swish\" : f32[4,6]",
-                     "attribute activation: found swish, expected silu, gelu, gelu_tanh, relu, squared_relu"}));
+        BadStatement{
+            "%0 = activation(%x) activation=\"swish\" : f32[4,6]",
+            "attribute activation: found swish, expected silu, sigmoid, gelu, gelu_tanh, relu, squared_relu"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Drafts, StatementRules,
@@ -210,6 +213,8 @@ std::string experts(int gate_rows, const std::string& down, const std::string& a
   return "%logits = input : f32[4,5]\n %g = weight " + gate + " %u = weight " + gate + " %d = weight " + down +
          "\n %0 = moe_experts(%x, %logits, %g, %u, %d) " + attributes + " : f32[1,4,6]";
 }
+/// The routes of six experts, two of which are chosen.
+std::string route(const std::string& attributes) { return "%0 = moe_route(%x) chosen=2 " + attributes + " : f32[4,6]"; }
 const std::string kDown = "d[0:30,0:4] : f32[30,4]";  // five experts of four columns
 const std::string kAll = "first_expert=0 experts=5 activation=\"silu\" ";
 const std::string kColumns = "leaf=\"columns\" blocks=[0,2,4] block=2 ";
@@ -224,6 +229,18 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%logits = input : f32[4,5]\n %0 = moe_route(%logits) chosen=2 over=\"none\" : f32[4,5]",
                      "attribute over: found none, expected chosen, all"},
         BadStatement{"%0 = moe_route(%b) chosen=1 : f32[4,6]", "operand 0 (logits)"},
+        BadStatement{route("scores=\"tanh\""), "attribute scores: found tanh, expected softmax, sigmoid"},
+        BadStatement{route("least_sum=-1"), "attribute least_sum: found -1"},
+        BadStatement{route("groups=4 kept_groups=1 group_score=\"best\""),
+                     "attribute groups: found 4, expected a divisor of the 6 experts"},
+        BadStatement{route("groups=3"), "attribute groups: found 3, expected the attributes kept_groups"},
+        BadStatement{route("groups=3 kept_groups=4 group_score=\"best\""),
+                     "attribute kept_groups: found 4, expected 1 to 3 groups that hold the 2 chosen"},
+        BadStatement{route("groups=6 kept_groups=1 group_score=\"best\""), "attribute kept_groups: found 1"},
+        BadStatement{route("groups=6 kept_groups=2 group_score=\"best_two\""),
+                     "attribute group_score: found best_two, expected best, in groups of one expert"},
+        BadStatement{"%0 = scale_by_position(%x, %ids, %f) every=0 : f32[4,6]", "attribute every: found 0"},
+        BadStatement{"%0 = scale_rows(%x, %x) : f32[4,6]", "operand 1 (factors)"},
         BadStatement{experts(20, kDown, "first_expert=0 experts=5 activation=\"relu\" " + kColumns),
                      "attribute activation: found relu, expected silu, gelu, gelu_tanh, clamped_swiglu"},
         BadStatement{experts(20, kDown, kAll + "leaf=\"rows\" blocks=[0,2,4] block=2"),

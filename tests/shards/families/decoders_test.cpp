@@ -40,7 +40,8 @@ int64_t count(const graph::Graph& graph, Op op) {
 
 TEST(Families, AreThoseWhoseConfigsAreRead) {
   std::vector<std::string> read = checkpoint::supported_model_types();
-  std::erase(read, "gemma3");  // with pictures: its text part is read, a gemma3_text
+  for (const char* with_pictures : {"gemma3", "llama4", "mistral3"})
+    std::erase(read, with_pictures);  // see their texts
   EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
 }
 
@@ -123,6 +124,43 @@ TEST(Families, KeepARingForALayerWithAWindowAndEverythingForOneWithout) {
   EXPECT_EQ(rows("kv.1.v"), 64);
   EXPECT_EQ(rows("kv.2.v"), 8 - 1 + 4);
   EXPECT_EQ(rows("kv.3.k"), 64);  // no sequence outgrows that window
+}
+
+TEST(Families, FinishTheSumsOfExpertsAndOfASharedOneTogether) {
+  checkpoint::ModelSpec spec = tiny("qwen2_moe");
+  spec.mlp = checkpoint::Mlp::kExperts;
+  spec.experts = 4;
+  spec.experts_per_token = 2;
+  const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
+  const int64_t without = count(build(spec, shape), Op::kAllReduce);
+  spec.shared_expert_size = 2 * spec.intermediate_size;
+  spec.shared_expert_gate = true;
+  const graph::Graph together = build(spec, shape);
+  EXPECT_EQ(count(together, Op::kAllReduce), without);
+  EXPECT_EQ(count(together, Op::kJoinPartials), spec.layers);
+  EXPECT_EQ(count(together, Op::kScaleRows), spec.layers);
+  spec.dense_layers = {0};
+  spec.dense_size = 40;
+  const graph::Graph mixed = build(spec, shape);
+  EXPECT_EQ(count(mixed, Op::kMoeExperts), spec.layers - 1);
+  EXPECT_EQ(count(mixed, Op::kAllReduce), without);
+  spec.shared_expert_size = 100;  // leaves of another number
+  spec.shared_expert_gate = false;
+  const graph::Graph apart = build(spec, shape);
+  EXPECT_EQ(count(apart, Op::kAllReduce), without + spec.layers - 1);
+  EXPECT_EQ(count(apart, Op::kScaleRows), 0);
+}
+
+TEST(Families, ScaleTheQueriesOfLayersWithoutARope) {
+  checkpoint::ModelSpec spec = tiny("ministral3");
+  spec.query_scaling = {.beta = 0.1, .every = 16};
+  const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
+  const graph::Graph all = build(spec, shape);
+  EXPECT_EQ(count(all, Op::kScaleByPosition), spec.layers);
+  const auto node = std::ranges::find_if(all.nodes, [](const auto& n) { return n.op == Op::kScaleByPosition; });
+  EXPECT_EQ(all.value(node->operands[2]).type.shape[0], 64 / 16 + 1);
+  spec.layers_without_rope = {1, 3};
+  EXPECT_EQ(count(build(spec, shape), Op::kScaleByPosition), 2);
 }
 
 TEST(Families, PinTheFirstPositionsBesideTheRing) {

@@ -164,6 +164,54 @@ TEST(MakePartition, GivesWholeExpertsToRanksWhenAsked) {
   EXPECT_THAT(to_text(mixtral(), make_partition(mixtral(), 3, ExpertSplit::kWhole).value()), HasSubstr("experts 0:3"));
 }
 
+/// The columns of all ranks, in order; they must follow each other and hold all.
+void expect_covers(const ColumnSplit& split, int ranks, int64_t columns) {
+  int64_t next = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    EXPECT_EQ(split.of(rank).begin, next);
+    EXPECT_GE(split.of(rank).size(), 1);
+    next = split.of(rank).end;
+  }
+  EXPECT_EQ(next, columns);
+}
+
+TEST(MakePartition, DividesASharedExpertAndDenseLayersByColumns) {
+  checkpoint::ModelSpec spec = mixtral();
+  spec.intermediate_size = 1408;
+  spec.dense_layers = {0, 2};
+  spec.dense_size = 5000;
+  for (const int64_t shared : {1408, 4 * 1408, 1000}) {
+    spec.shared_expert_size = shared;
+    for (const ExpertSplit experts : {ExpertSplit::kColumns, ExpertSplit::kWhole}) {
+      for (int ranks = 1; ranks <= 8; ++ranks) {
+        const Partition partition = make_partition(spec, ranks, experts).value();
+        expect_covers(partition.shared_expert, ranks, shared);
+        expect_covers(partition.dense_layers, ranks, 5000);
+        // One sum serves the experts and a shared expert that is a whole number of times as wide.
+        const bool is_alike = partition.shared_expert.blocks == partition.mlp_blocks;
+        EXPECT_EQ(is_alike, experts == ExpertSplit::kColumns && shared % 1408 == 0) << shared << " " << ranks;
+      }
+    }
+  }
+  EXPECT_THAT(to_text(spec, make_partition(spec, 2).value()), HasSubstr("shared expert: 0:"));
+  spec.shared_expert_size = 5;  // fewer columns than heads bound the degree
+  EXPECT_EQ(largest_degree(spec), 5);
+  spec.dense_size = 3;
+  EXPECT_EQ(largest_degree(spec), 3);
+}
+
+TEST(MakePartition, CountsTheWeightsOfASharedExpertAndOfDenseLayers) {
+  checkpoint::ModelSpec spec = mixtral();
+  const int64_t plain = weight_elements(spec, make_partition(spec, 1).value(), 0);
+  spec.shared_expert_size = 100;
+  const int64_t shared = weight_elements(spec, make_partition(spec, 1).value(), 0);
+  EXPECT_EQ(shared - plain, 3 * 100 * spec.hidden_size * spec.layers);
+  spec.dense_layers = {1};
+  spec.dense_size = 64;
+  const int64_t dense = weight_elements(spec, make_partition(spec, 1).value(), 0);
+  EXPECT_EQ(dense - shared, 3 * spec.hidden_size * (64 - 100 - 8 * spec.intermediate_size));
+}
+
 TEST(MakePartition, RefusesWholeExpertsWhereThereAreNoneOrTooFew) {
   const auto none = make_partition(llama_1b(), 2, ExpertSplit::kWhole);
   ASSERT_FALSE(none.has_value());

@@ -113,17 +113,27 @@ constexpr int kTileSteps = 16;
 constexpr int kMostStreamedRows = 128;
 using TiledFunction = void (*)(const TiledRows&);
 
-/// The activation functions between two products. `kSigmoid` and `kClampedSwiglu` (gpt-oss, with `limit` and `alpha`)
-/// exist only gated.
-enum class ActivationKind { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kSigmoid, kClampedSwiglu };
+/// The activation functions between two products. `kClampedSwiglu` (gpt-oss) exists only gated, with `limit` and
+/// `alpha`.
+enum class ActivationKind { kSilu, kSigmoid, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 struct Activation {
   ActivationKind kind = ActivationKind::kSilu;
   float limit = 0.0f;
   float alpha = 0.0f;
 };
 
-/// The softmax whose shares are routes.
-enum class RouteOver { kChosen, kAll };
+/// How routes follow from logits (runtime/graph/OPERATIONS.md, Routes).
+struct RouteRule {
+  int64_t chosen = 1;
+  bool is_sigmoid = false;      // scores: else softmax
+  bool is_divided = true;       // by the sum of the chosen's scores
+  const float* bias = nullptr;  // [experts], of the choice; null: none
+  int64_t groups = 1;
+  int64_t kept_groups = 1;
+  bool by_best_two = false;
+  float least_sum = 0.0f;
+  float scale = 1.0f;
+};
 
 /// Rounds activation(gate + bias) · (up + bias) of a tile of sums into rows of a tensor.
 struct GatedTile {
@@ -265,9 +275,9 @@ struct Kernels {
   void (*decay)(const float* x, const float* then, float now, float* dst, int64_t count);
   void (*gate_tile)(const GatedTile&);
   void (*add_routed)(const RoutedTile&);
-  /// dst = softmax over the `chosen` highest of `logits` (ties to the first), 0 elsewhere; both [count]. NaN is never
-  /// chosen; if no entry can be chosen, all of dst is NaN.
-  void (*route)(const float* logits, float* dst, int64_t count, int64_t chosen, RouteOver over);
+  /// dst = the routes of the chosen experts (ties to the first), 0 elsewhere; both [count]. NaN is never chosen; if no
+  /// entry can be chosen, all of dst is NaN.
+  void (*route)(const float* logits, float* dst, int64_t count, const RouteRule& rule);
   /// Rotates one head; elements from `rotated` on are copied. `rope_halves` rotates pairs (i, i + rotated / 2) by
   /// cosines and sines [rotated / 2]; `rope_neighbours` rotates pairs (2i, 2i + 1) by cosines and sines [rotated]: each
   /// cosine twice, each sine first negated, then unchanged.

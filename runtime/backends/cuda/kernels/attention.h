@@ -17,6 +17,7 @@ struct SeenBy {
 
 LOCKSTEP_DEVICE SeenBy seen_by(const AttendParameters& p, int row) {
   const int position = p.position[row];
+  if (p.is_chunked != 0) return {position, position / p.window * p.window};
   return {position, p.window > 0 && position >= p.window ? position - p.window + 1 : 0};
 }
 

@@ -114,7 +114,8 @@ struct AttendParameters {
   RowCount rows;
   int32_t heads;
   int32_t head_dim;
-  int32_t window;  // 0: everything is seen
+  int32_t window;      // 0: everything is seen
+  int32_t is_chunked;  // only what is since the last multiple of the window
   int32_t pinned;
   float scale;
   float soft_cap;             // 0: none

@@ -1,5 +1,6 @@
 // Mixtures of experts: routing, the lists of rows by expert, and the two products of an expert over its own rows.
 #include "runtime/backends/cuda/kernels/activations.h"
+#include "runtime/backends/cuda/kernels/routes.h"
 #include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/sums.h"
 
@@ -86,6 +87,11 @@ LOCKSTEP_DEVICE void experts_inner(const ExpertsInnerParameters& p) {
         gate = plus(gate, Rows::read(static_cast<const Element*>(p.gate_bias)[at]));
         up = plus(up, Rows::read(static_cast<const Element*>(p.up_bias)[at]));
       }
+      if (p.route != nullptr) {
+        const float route = p.route[list[row] * p.route_stride + p.first_expert + expert];
+        gate = times(gate, route);
+        up = times(up, route);
+      }
       const float value = p.activation == kClampedSwiglu ? clamped_swiglu(gate, up, p.limit, p.alpha)
                                                          : times(activate(p.activation, gate), up);
       const int64_t token = list[row];
@@ -136,6 +142,10 @@ class DownRows {
     return first_row_ + row < rows_ ? p_.places[static_cast<int64_t>(first_row_ + row) * p_.experts + expert] : -1;
   }
 
+  LOCKSTEP_DEVICE float route_of(int row, int expert) const {
+    return p_.route == nullptr ? 1.0f : p_.route[row * p_.route_stride + p_.first_expert + expert];
+  }
+
   LOCKSTEP_DEVICE void sum_part_of(const ExpertPart& part, float (&to)[kGroups][kTileElements]) {
     int has_rows = 0;  // the same on all lanes
     for (int row = 0; row < kGroups * kTileRows; ++row) has_rows |= place_of(row, part.expert) >= 0 ? 1 : 0;
@@ -162,7 +172,7 @@ class DownRows {
         const int64_t bias = static_cast<int64_t>(part.expert) * p_.hidden + output;
         value = plus(value, Rows::read(static_cast<const Element*>(p_.bias)[bias]));
       }
-      leaf = madd(p_.route[(first_row_ + row) * p_.route_stride + p_.first_expert + part.expert], value, leaf);
+      leaf = madd(route_of(first_row_ + row, part.expert), value, leaf);
     }
     if (part.ends == 0) return;
     float sum = leaf;
@@ -199,6 +209,7 @@ LOCKSTEP_KERNEL(route, RouteParameters, kRouteThreads) {
   const int lane = thread_index() % kWarpLanes;
   const float* x = p.x + row * p.x_stride;
   float* y = p.y + row * p.experts;
+  if (p.is_sigmoid != 0 || p.bias != nullptr || p.groups > 1 || p.least_sum != 0.0f) return route_by_scores(p, x, y);
   for (int expert = lane; expert < p.experts; expert += kWarpLanes) y[expert] = -1.0f;  // not chosen yet
   sync_warp();
   float highest = 0.0f;
@@ -234,10 +245,10 @@ LOCKSTEP_KERNEL(route, RouteParameters, kRouteThreads) {
       const float weight = exp_of(plus(x[expert], -highest));
       if (weight == weight) sum = plus(sum, weight);  // a NaN has no share
     }
-    for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) sum = plus(sum, shuffle_xor(sum, mask));
+    sum = sum_of_lanes(sum);
   }
   for (int expert = lane; expert < p.experts; expert += kWarpLanes) {
-    y[expert] = y[expert] < 0.0f ? 0.0f : divide(y[expert], sum);
+    y[expert] = y[expert] < 0.0f ? 0.0f : times(divide(y[expert], sum), p.scale);
   }
 }
 

@@ -145,16 +145,23 @@ struct ProductInt8Parameters {
 
 // Experts
 
-/// route: the softmax over the `chosen` highest of a row, or their shares of the softmax over all; zeros elsewhere. A
-/// warp is a row.
+/// route: the weights of the `chosen` experts of a row (runtime/graph/OPERATIONS.md, Routes); zeros elsewhere. A warp
+/// is a row.
 struct RouteParameters {
-  const float* x;  // [rows, experts]
-  float* y;        // [rows, experts], dense
+  const float* x;     // [rows, experts]
+  const float* bias;  // [experts], of the choice; null: none
+  float* y;           // [rows, experts], dense
   int64_t x_stride;
   RowCount rows;
   int32_t experts;
   int32_t chosen;
   int32_t is_over_all;
+  int32_t is_sigmoid;
+  int32_t groups;
+  int32_t kept_groups;
+  int32_t by_best_two;
+  float least_sum;
+  float scale;
 };
 constexpr int kRouteThreads = 128;
 
@@ -194,6 +201,9 @@ struct ExpertsInnerParameters {
   int32_t activation;
   float limit;
   float alpha;
+  const float* route;  // [rows, all experts], on gate · x and up · x; null: on the sums of the experts
+  int64_t route_stride;
+  int32_t first_expert;
 };
 
 /// A part of a sum over experts: columns of one of them, times its route. After the part, if it `ends` its leaf, the
@@ -210,7 +220,7 @@ struct ExpertsDownParameters {
   const void* down;       // dt, packed, expert after expert [hidden, columns]
   const void* bias;       // dt [experts · hidden]; may be null
   const void* inner;      // dt [rows, most, columns]
-  const float* route;     // [rows, all experts]
+  const float* route;     // [rows, all experts]; null: 1
   const int32_t* places;  // [rows, experts]
   float* y;               // [roots, rows, hidden]
   const ExpertPart* parts;

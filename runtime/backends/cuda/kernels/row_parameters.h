@@ -42,7 +42,7 @@ struct TakeRowsParameters {
 constexpr int kTakeRowsThreads = 128;
 
 enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
-enum ActivationKind : int32_t { kSilu, kGelu, kGeluTanh, kRelu, kSquaredRelu, kSigmoid, kClampedSwiglu };
+enum ActivationKind : int32_t { kSilu, kSigmoid, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 
 /// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
 struct MapParameters {
@@ -59,6 +59,23 @@ struct MapParameters {
   float number;
 };
 constexpr int kMapThreads = 256;
+
+/// scale_rows: y[t] = x[t] · factors[t], or with positions · factors[(position[t] + offset) / every]. A thread is an
+/// element.
+struct ScaleRowsParameters {
+  const void* x;  // dt [rows, columns], as y
+  void* y;
+  const float* factors;     // of rows, or `last` + 1 of positions
+  const int32_t* position;  // [rows]; null: none
+  int64_t x_stride;
+  int64_t y_stride;
+  int64_t factors_stride;
+  RowCount rows;
+  int32_t columns;
+  int32_t every;
+  int32_t offset;
+  int32_t last;
+};
 
 /// The weights of a norm and its formula.
 struct Norm {

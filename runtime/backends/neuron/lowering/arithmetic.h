@@ -37,7 +37,7 @@ hlo::Value count_rows(hlo::Builder& b, hlo::Value condition);
 /// x mod n for s32 x ≥ 0 (any x where n is a power of two).
 hlo::Value modulo(hlo::Builder& b, hlo::Value x, int64_t n);
 
-/// The activation `name` of an f32 value: silu, gelu, gelu_tanh, relu or squared_relu.
+/// The activation `name` of an f32 value: silu, sigmoid, gelu, gelu_tanh, relu or squared_relu.
 hlo::Value activate(hlo::Builder& b, std::string_view name, hlo::Value x);
 
 /// x · wᵀ over the last dimensions, in f32.

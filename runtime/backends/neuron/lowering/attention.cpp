@@ -198,6 +198,10 @@ class AttentionLowering {
     if (!cache_.is_ring) return seen;
     const auto window = static_cast<double>(node_.node().integer("window"));
     Value near = b_.compare(Direction::kGt, key, b_.add(row, -window));
+    if (node_.node().has("chunked")) {
+      const Value since = b_.subtract(row, modulo(b_, row, node_.node().integer("window")));
+      near = b_.compare(Direction::kGe, key, since);
+    }
     if (cache_.pinned > 0) {
       near = b_.logical_or(near, b_.compare(Direction::kLt, key, static_cast<double>(cache_.pinned)));
     }

@@ -65,19 +65,14 @@ Value down_bias(const NodeView& node) {
   return b.multiply(bias, everywhere(b, share, b.dims_of(bias)));
 }
 
-}  // namespace
-
-/// Selects the highest logit `chosen` times, ties to the lowest expert.
-Result<void> lower_moe_route(const NodeView& node) {
-  Builder& b = node.builder();
-  const Value logits = node.operand(0);
-  const std::vector<int64_t> dims = b.dims_of(logits);
-  const Value lowest = b.fill_like(logits, -std::numeric_limits<float>::infinity());
+/// pred [R, N]: the `count` highest of each row, ties to the lowest column. Taken numbers count as −∞.
+Value highest_of_rows(Builder& b, Value values, int64_t count) {
+  const std::vector<int64_t> dims = b.dims_of(values);
+  const Value lowest = b.fill_like(values, -std::numeric_limits<float>::infinity());
   const Value ids = b.iota({Element::kF32, dims, {}}, 1);
-  const Value best = b.reduce_max(logits, {1});
-  Value left = logits;
+  Value left = values;
   Value chosen = b.broadcast(b.constant(false), dims, {});
-  for (int64_t i = 0; i < node.node().integer("chosen"); ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const Value highest = along(b, b.reduce_max(left, {1}), dims, 0);
     const Value candidates = b.select(b.compare(Direction::kEq, left, highest), ids,
                                       b.fill_like(ids, std::numeric_limits<float>::infinity()));
@@ -85,17 +80,69 @@ Result<void> lower_moe_route(const NodeView& node) {
     chosen = b.logical_or(chosen, taken);
     left = b.select(taken, lowest, left);
   }
-  const Value weight = b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0)));
-  const Value kept = b.select(chosen, weight, b.fill_like(weight, 0.0));
-  const bool is_over_all = node.node().has("over") && node.node().text("over") == "all";
-  node.set_result(b.divide(kept, along(b, b.reduce_add(is_over_all ? weight : kept, {1}), dims, 0)));
+  return chosen;
+}
+
+/// `choice` [T, E] with −∞ for the experts outside the groups with the highest scores.
+Value within_best_groups(const NodeView& node, Value choice) {
+  Builder& b = node.builder();
+  const std::vector<int64_t> dims = b.dims_of(choice);
+  const int64_t groups = node.node().integer("groups"), size = dims[1] / groups;
+  const Value rows = b.reshape(choice, {dims[0] * groups, size});
+  const bool by_two = node.node().text("group_score") == "best_two";
+  const Value best = b.select(highest_of_rows(b, rows, by_two ? 2 : 1), rows, b.fill_like(rows, 0.0));
+  const Value score = b.reshape(b.reduce_add(best, {1}), {dims[0], groups});
+  const Value kept = highest_of_rows(b, score, node.node().integer("kept_groups"));
+  const Value is_kept = b.reshape(b.broadcast(kept, {dims[0], groups, size}, {0, 1}), dims);
+  return b.select(is_kept, choice, b.fill_like(choice, -std::numeric_limits<float>::infinity()));
+}
+
+}  // namespace
+
+Result<void> lower_moe_route(const NodeView& node) {
+  Builder& b = node.builder();
+  const auto is = [&](std::string_view name, std::string_view value) {
+    return node.node().has(name) && node.node().text(name) == value;
+  };
+  const Value logits = node.operand(0);
+  const std::vector<int64_t> dims = b.dims_of(logits);
+  const bool has_groups = node.node().has("groups"), has_bias = node.operands() > 1;
+  const Value best = b.reduce_max(logits, {1});
+  const Value weight = is("scores", "sigmoid")
+                           ? b.unary(Opcode::kLogistic, logits)
+                           : b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0)));
+  const auto sum_of = [&](Value values) { return along(b, b.reduce_add(values, {1}), dims, 0); };
+  Value choice = logits, scores = weight;
+  const bool needs_scores = has_groups || has_bias || node.number_or("least_sum", 0.0) > 0.0;
+  if (needs_scores && !is("scores", "sigmoid")) scores = b.divide(weight, sum_of(weight));
+  if (has_groups || has_bias) choice = scores;
+  if (has_bias) choice = b.add(choice, along(b, node.operand(1), dims, 1));
+  if (has_groups) choice = within_best_groups(node, choice);
+  const Value chosen = highest_of_rows(b, choice, node.node().integer("chosen"));
+  Value routes = b.select(chosen, scores, b.fill_like(scores, 0.0));
+  if (!is("over", "all")) {
+    Value sum = sum_of(routes);
+    if (const double least = node.number_or("least_sum", 0.0); least > 0.0)
+      sum = b.maximum(sum, b.fill_like(sum, least));
+    routes = b.divide(routes, sum);
+  } else if (!needs_scores && !is("scores", "sigmoid")) {
+    routes = b.divide(routes, sum_of(weight));
+  }
+  if (const double scale = node.number_or("scale", 1.0); scale != 1.0) routes = b.multiply(routes, scale);
+  node.set_result(routes);
   return ok();
 }
 
 Result<void> lower_moe_experts(const NodeView& node) {
   Builder& b = node.builder();
-  const Value gate = inner_product(node, kGate, kGateBias);
-  const Value up = inner_product(node, kUp, kUpBias);
+  Value gate = inner_product(node, kGate, kGateBias);
+  Value up = inner_product(node, kUp, kUpBias);
+  const bool on_inputs = node.node().has("routes_on") && node.node().text("routes_on") == "inputs";
+  if (on_inputs) {
+    const Value spread = b.broadcast(own_route(node, b.dims_of(gate)[1]), b.dims_of(gate), {0, 1});
+    gate = b.multiply(gate, spread);
+    up = b.multiply(up, spread);
+  }
   const std::string& name = node.node().text("activation");
   const Value inner =
       name == "clamped_swiglu" ? clamped_swiglu(node, gate, up) : b.multiply(activate(b, name, gate), up);
@@ -104,6 +151,11 @@ Result<void> lower_moe_experts(const NodeView& node) {
                      {.lhs_contracting = {2}, .rhs_contracting = {2}, .lhs_batch = {1}, .rhs_batch = {0}},
                      Element::kF32);  // [L, T, d]
   if (node.operands() > kDownBias) sums = b.add(sums, b.broadcast(down_bias(node), b.dims_of(sums), {0, 2}));
+  // An expert without a route has a sum of zero if routes are on inputs: its gate and up are.
+  if (on_inputs) {
+    node.set_result(b.reduce_add(sums, {0}));
+    return ok();
+  }
   const Value shares = b.transpose(own_route(node, b.dims_of(sums)[0]), {1, 0});
   node.set_result(b.reduce_add(b.multiply(sums, b.broadcast(shares, b.dims_of(sums), {0, 1})), {0}));
   return ok();

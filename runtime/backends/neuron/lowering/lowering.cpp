@@ -27,6 +27,8 @@ LowerNode lowering_of(Op op) {
     case Op::kAdd: return lower_add;
     case Op::kJoinPartials: return lower_join_partials;
     case Op::kScale: return lower_scale;
+    case Op::kScaleRows: return lower_scale_rows;
+    case Op::kScaleByPosition: return lower_scale_by_position;
     case Op::kSoftCap: return lower_soft_cap;
     case Op::kRmsNorm: return lower_rms_norm;
     case Op::kLayerNorm: return lower_layer_norm;

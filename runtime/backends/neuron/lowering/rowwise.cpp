@@ -9,6 +9,27 @@ using hlo::Element;
 using hlo::Opcode;
 using hlo::Value;
 
+Result<void> lower_scale_rows(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0));
+  node.set_result(b.multiply(x, along(b, column_of(b, node.operand(1), 0), b.dims_of(x), 0)));
+  return ok();
+}
+
+Result<void> lower_scale_by_position(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0)), factors = node.operand(2);
+  const Value position = node.operand(1);
+  const auto number = [&](double n) { return b.fill_like(position, n); };
+  const Value moved = b.add(position, number(static_cast<double>(node.integer_or("offset", 0))));
+  const Value place = b.divide(moved, number(static_cast<double>(node.node().integer("every"))));
+  const auto last = static_cast<double>(b.dims_of(factors)[0] - 1);
+  const Value inside = b.maximum(b.minimum(place, number(last)), number(0.0));
+  const Value factor = b.reshape(b.take_rows(b.reshape(factors, {b.dims_of(factors)[0], 1}), inside), node.dims(1));
+  node.set_result(b.multiply(x, along(b, factor, b.dims_of(x), 0)));
+  return ok();
+}
+
 Result<void> lower_soft_cap(const NodeView& node) {
   Builder& b = node.builder();
   const double cap = node.node().number("cap");

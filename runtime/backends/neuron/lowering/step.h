@@ -118,6 +118,8 @@ Result<void> lower_columns(const NodeView& node);
 Result<void> lower_select_rows(const NodeView& node);
 Result<void> lower_first_rows(const NodeView& node);
 
+Result<void> lower_scale_rows(const NodeView& node);
+Result<void> lower_scale_by_position(const NodeView& node);
 Result<void> lower_soft_cap(const NodeView& node);
 Result<void> lower_rms_norm(const NodeView& node);
 Result<void> lower_layer_norm(const NodeView& node);

@@ -43,6 +43,7 @@ double exact_relu(double x) { return std::max(x, 0.0); }
 
 const std::vector<std::pair<ActivationKind, std::function<double(double)>>> kExact = {
     {ActivationKind::kSilu, exact_silu},
+    {ActivationKind::kSigmoid, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }},
     {ActivationKind::kGelu, exact_gelu},
     {ActivationKind::kGeluTanh, exact_gelu_tanh},
     {ActivationKind::kRelu, exact_relu},
@@ -125,10 +126,13 @@ TEST_P(Activations, ClampTheSwigluOfATileAndAddItsBiases) {
 
 class Routing : public Activations {
  protected:
-  std::vector<float> route(const std::vector<float>& logits, int64_t chosen,
-                           RouteOver over = RouteOver::kChosen) const {
+  std::vector<float> route(const std::vector<float>& logits, int64_t chosen) const {
+    return route(logits, RouteRule{.chosen = chosen});
+  }
+
+  std::vector<float> route(const std::vector<float>& logits, const RouteRule& rule) const {
     std::vector<float> found(logits.size() + 1, -77.0f);
-    kernels().route(logits.data(), found.data(), static_cast<int64_t>(logits.size()), chosen, over);
+    kernels().route(logits.data(), found.data(), static_cast<int64_t>(logits.size()), rule);
     EXPECT_EQ(found.back(), -77.0f);
     found.pop_back();
     return found;
@@ -167,7 +171,32 @@ TEST_P(Routing, NeverChoosesANanAndSaysSoWhereItCannotChoose) {
   EXPECT_EQ(route({kNan, 2, kNan, 2}, 2), (std::vector<float>{0, 0.5f, 0, 0.5f}));
   EXPECT_EQ(route({-kInfinity, 5}, 2), (std::vector<float>{0, 1}));
   for (float value : route({kNan, kNan}, 1)) EXPECT_TRUE(std::isnan(value));
-  EXPECT_EQ(route({kNan, 2, kNan, 2}, 1, RouteOver::kAll), (std::vector<float>{0, 0.5f, 0, 0}));
+  EXPECT_EQ(route({kNan, 2, kNan, 2}, {.chosen = 1, .is_divided = false}), (std::vector<float>{0, 0.5f, 0, 0}));
+  EXPECT_EQ(route({kNan, 0, kNan, 0}, {.chosen = 3, .is_sigmoid = true}), (std::vector<float>{0, 0.5f, 0, 0.5f}));
+  for (float value : route({kNan, kNan}, {.chosen = 1, .is_sigmoid = true})) EXPECT_TRUE(std::isnan(value));
+  const RouteRule grouped{.chosen = 2, .is_sigmoid = true, .groups = 2, .kept_groups = 1, .by_best_two = true};
+  EXPECT_EQ(route({kNan, 9, kNan, 0, 0, 0}, grouped), (std::vector<float>{0, 0, 0, 0.5f, 0.5f, 0}));
+}
+
+TEST_P(Routing, ChoosesByScoreAndBiasInTheBestGroups) {
+  const float bias[] = {0, 0, 0, 0, 1, 0};
+  const std::vector<float> logits = {0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(route(logits, {.chosen = 1, .is_sigmoid = true, .is_divided = false, .bias = bias}),
+            (std::vector<float>{0, 0, 0, 0, 0.5f, 0}));
+  EXPECT_EQ(route(logits, {.chosen = 2, .is_sigmoid = true, .bias = bias, .groups = 3, .kept_groups = 1, .scale = 4}),
+            (std::vector<float>{0, 0, 0, 0, 2, 2}));
+  // By the best expert the first group, by the best two the second.
+  const std::vector<float> uneven = {0.5f, -4, 0.25f, 0.25f, -9, -9};
+  const auto kept = [&](bool by_best_two) {
+    return route(uneven, {.chosen = 1, .groups = 3, .kept_groups = 1, .by_best_two = by_best_two});
+  };
+  EXPECT_EQ(kept(false), (std::vector<float>{1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(kept(true), (std::vector<float>{0, 0, 1, 0, 0, 0}));
+}
+
+TEST_P(Routing, DividesByNoLessThanTheLeastSum) {
+  const std::vector<float> found = route({0, 0, 0, 0}, {.chosen = 2, .least_sum = 2.0f});
+  EXPECT_EQ(found, (std::vector<float>{0.125f, 0.125f, 0, 0}));
 }
 
 }  // namespace

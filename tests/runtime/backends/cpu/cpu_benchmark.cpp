@@ -213,7 +213,7 @@ struct ExpertBench {
     for (int64_t row = 0; row < rows; ++row) {
       auto* routes = reinterpret_cast<float*>(operands.route.at(row));
       std::vector<float> logits(routes, routes + experts);
-      kernels.route(logits.data(), routes, experts, chosen, RouteOver::kChosen);
+      kernels.route(logits.data(), routes, experts, {.chosen = chosen});
     }
     const BlockSplit split{{0, (columns + kBlock - 1) / kBlock}};
     task = std::make_unique<ExpertTask>(kernels, operands, ExpertLeaf::blocks(outer, split, 0, kBlock));

@@ -47,7 +47,7 @@ struct ExpertFixture {
     std::vector<float> dst(logits.size());
     for (int64_t row = 0; row < shape.rows; ++row) {
       const int64_t at = row * shape.experts;
-      kernels.route(logits.data() + at, dst.data() + at, shape.experts, shape.chosen, RouteOver::kChosen);
+      kernels.route(logits.data() + at, dst.data() + at, shape.experts, {.chosen = shape.chosen});
     }
     return dst;
   }

@@ -156,7 +156,7 @@ TEST_P(Reach, OfARouteIsItsRow) {
                         .run =
                             [&] {
                               std::vector<float> found(logits.size());
-                              kernels().route(logits.data(), found.data(), experts, chosen, RouteOver::kChosen);
+                              kernels().route(logits.data(), found.data(), experts, {.chosen = chosen});
                               return found;
                             },
                         .model =

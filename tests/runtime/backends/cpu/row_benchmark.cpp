@@ -171,7 +171,7 @@ void routing(benchmark::State& state) {
   const auto* values = reinterpret_cast<const float*>(logits.data());
   beside_reading(state, 2.0 * static_cast<double>(kRows * kExperts * 4), [&] {
     for (int64_t i = 0; i < kRows; ++i)
-      kernels.route(values + i * kExperts, &routes[i * kExperts], kExperts, 4, RouteOver::kChosen);
+      kernels.route(values + i * kExperts, &routes[i * kExperts], kExperts, {.chosen = 4});
   });
 }
 

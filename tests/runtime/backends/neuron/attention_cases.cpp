@@ -26,6 +26,7 @@ struct Asked {
   std::vector<std::vector<int64_t>> head_maps = {{0, 0, 1, 1}};  // by rank
   int64_t capacity = 24;
   int64_t window = 0;
+  bool chunked = false;
   int64_t pinned = 0;
   int64_t bound = 0;
   double soft_cap = 0;
@@ -66,6 +67,7 @@ graph::Graph attention_graph(const Asked& asked, int rank, bool decodes) {
                                   .scale = 0.5,
                                   .kernel = decodes ? "decode" : "prefill",
                                   .window = asked.window,
+                                  .chunked = asked.chunked,
                                   .pinned = asked.pinned,
                                   .soft_cap = asked.soft_cap,
                                   .bound = asked.bound};
@@ -155,6 +157,7 @@ std::vector<OracleCase> attention_cases() {
         Asked{.name = "slopes", .per_head = "slopes"},
         Asked{.name = "sinks_tp2", .head_maps = {{0, 0, 1}, {0, 1}}, .per_head = "sinks"},
         Asked{.name = "ring", .capacity = 8, .window = 5}, Asked{.name = "ring_odd", .capacity = 11, .window = 7},
+        Asked{.name = "ring_chunked", .capacity = 11, .window = 5, .chunked = true},
         Asked{.name = "ring_pinned", .capacity = 10, .window = 4, .pinned = 2},
         Asked{.name = "ring_pinned_odd", .capacity = 9, .window = 3, .pinned = 3, .per_head = "sinks"}}) {
     cases.push_back(attention_case(asked));

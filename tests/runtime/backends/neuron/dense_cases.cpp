@@ -166,9 +166,31 @@ void add_rowwise(std::vector<OracleCase>& cases) {
     return b.builder.layer_norm(input(b, "x", {kRows, 12}), weight(b, "w", {12}), std::nullopt, 1e-5, /*offset=*/1.0);
   }));
   cases.push_back(node_case("moe_route_over_all", [](CaseBuilder& b, int) {
-    return b.builder.moe_route(input(b, "logits", {kRows, 5}), 2, "all");
+    return b.builder.moe_route(input(b, "logits", {kRows, 5}), {.chosen = 2, .over = "all"});
   }));
-  for (const char* name : {"silu", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
+  cases.push_back(node_case("moe_route_sigmoid_bias", [](CaseBuilder& b, int) {
+    return b.builder.moe_route(input(b, "logits", {kRows, 5}),
+                               {.chosen = 2, .scores = "sigmoid", .bias = input(b, "bias", {5}), .least_sum = 1e-20});
+  }));
+  cases.push_back(node_case("moe_route_groups", [](CaseBuilder& b, int) {
+    return b.builder.moe_route(
+        input(b, "logits", {kRows, 8}),
+        {.chosen = 3, .scores = "sigmoid", .groups = 4, .kept_groups = 2, .group_score = "best_two", .scale = 2.5});
+  }));
+  cases.push_back(node_case("moe_route_groups_of_shares", [](CaseBuilder& b, int) {
+    return b.builder.moe_route(
+        input(b, "logits", {kRows, 6}),
+        {.chosen = 2, .over = "all", .bias = input(b, "bias", {6}), .groups = 3, .kept_groups = 2});
+  }));
+  cases.push_back(node_case("scale_rows", [](CaseBuilder& b, int) {
+    return b.builder.scale_rows(input(b, "x", {kRows, 6}), input(b, "factors", {kRows, 1}));
+  }));
+  cases.push_back(node_case("scale_by_position", [](CaseBuilder& b, int) {
+    const ValueId position = b.input("position", int_tensor({kRows}, std::vector<int32_t>(kRows, 3)));
+    return b.builder.scale_by_position(input(b, "x", {kRows, 6}), position,
+                                       b.builder.constant("factors", {1.0f, 1.5f, 2.5f}), /*every=*/4, /*offset=*/1);
+  }));
+  for (const char* name : {"silu", "sigmoid", "gelu", "gelu_tanh", "relu", "squared_relu"}) {
     cases.push_back(node_case(fmt::format("activation_{}", name), [=](CaseBuilder& b, int) {
       const ValueId x = b.input("x", random_tensor({DType::kFloat32, {kRows, 16}}, 3, 6.0));
       return b.builder.gated_activation(b.builder.activation(x, name), input(b, "up", {kRows, 16}), name);
@@ -186,6 +208,7 @@ struct Mixture {
   bool whole_experts = false;
   std::string activation = "silu";
   bool has_biases = false;
+  bool routes_on_inputs = false;
 };
 
 /// 5 experts of 12 columns, in leaves of 4: rank 0 of 2 holds 3 experts, or 8 columns of each.
@@ -206,7 +229,7 @@ OracleCase mixture_case(const Mixture& mixture) {
         }
         const int64_t rows = experts.size() * columns.size(), outputs = experts.size() * kHidden;
         const ValueId x = input(b, "x", {kRows, kHidden});
-        const ValueId route = b.builder.moe_route(input(b, "logits", {kRows, kExperts}), 2);
+        const ValueId route = b.builder.moe_route(input(b, "logits", {kRows, kExperts}), {.chosen = 2});
         std::vector<ValueId> operands{x, route, weight(b, "gate", {rows, kHidden}, rank),
                                       weight(b, "up", {rows, kHidden}, rank),
                                       weight(b, "down", {outputs, columns.size()}, rank)};
@@ -221,7 +244,8 @@ OracleCase mixture_case(const Mixture& mixture) {
                                                                .block = mixture.whole_experts ? 1 : 4,
                                                                .activation = mixture.activation,
                                                                .limit = 0.6,
-                                                               .alpha = 1.702});
+                                                               .alpha = 1.702,
+                                                               .routes_on_inputs = mixture.routes_on_inputs});
         return b.builder.all_reduce(roots, blocks, DType::kFloat32);
       },
       mixture.ranks);
@@ -237,6 +261,7 @@ std::vector<OracleCase> dense_cases() {
   for (const Mixture& mixture :
        {Mixture{.name = "experts_gelu", .activation = "gelu"},
         Mixture{.name = "experts_clamped", .activation = "clamped_swiglu", .has_biases = true},
+        Mixture{.name = "experts_on_inputs_tp2", .ranks = 2, .whole_experts = true, .routes_on_inputs = true},
         Mixture{.name = "experts_by_columns_tp2", .ranks = 2, .has_biases = true},
         Mixture{.name = "experts_whole_tp2", .ranks = 2, .whole_experts = true, .has_biases = true}}) {
     cases.push_back(mixture_case(mixture));
