@@ -92,6 +92,8 @@ ValueId GraphBuilder::lookup(ValueId index, ValueId table, int64_t offset) {
 
 ValueId GraphBuilder::add(ValueId x, ValueId y) { return add_result(Op::kAdd, {x, y}, {}); }
 
+ValueId GraphBuilder::multiply(ValueId x, ValueId y) { return add_result(Op::kMultiply, {x, y}, {}); }
+
 ValueId GraphBuilder::join_partials(ValueId x, ValueId y) { return add_result(Op::kJoinPartials, {x, y}, {}); }
 
 ValueId GraphBuilder::scale(ValueId x, double factor) { return add_result(Op::kScale, {x}, {{"factor", factor}}); }
@@ -106,11 +108,14 @@ ValueId GraphBuilder::scale_by_position(ValueId x, ValueId position, ValueId fac
 
 ValueId GraphBuilder::soft_cap(ValueId x, double cap) { return add_result(Op::kSoftCap, {x}, {{"cap", cap}}); }
 
-ValueId GraphBuilder::rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads, double offset) {
+ValueId GraphBuilder::rms_norm(ValueId x, std::optional<ValueId> weight, double epsilon, int64_t heads,
+                               std::optional<double> offset) {
+  std::vector<ValueId> operands{x};
+  if (weight) operands.push_back(*weight);
   Attributes attributes{{"epsilon", epsilon}};
   if (heads != 1) attributes.emplace("heads", heads);
-  if (offset != 0.0) attributes.emplace("offset", offset);
-  return add_result(Op::kRmsNorm, {x, weight}, std::move(attributes));
+  if (offset) attributes.emplace("offset", *offset);
+  return add_result(Op::kRmsNorm, std::move(operands), std::move(attributes));
 }
 
 ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, std::optional<ValueId> bias, double epsilon,

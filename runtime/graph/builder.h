@@ -95,14 +95,18 @@ class GraphBuilder {
   /// f32[roots, T, N + M]: two partial results with the same leaves side by side. One all_reduce then serves both, and
   /// each keeps its own order of sums.
   ValueId join_partials(ValueId x, ValueId y);
+  /// x · y; y may be one factor, or one row of them for all rows.
+  ValueId multiply(ValueId x, ValueId y);
   ValueId scale(ValueId x, double factor);
   /// Each row of x times its factor, f32[R, 1].
   ValueId scale_rows(ValueId x, ValueId factors);
   /// x · factors[(position + offset) / every]; the last factor beyond.
   ValueId scale_by_position(ValueId x, ValueId position, ValueId factors, int64_t every, int64_t offset);
   ValueId soft_cap(ValueId x, double cap);
-  /// Applies RMS norm to each of `heads` groups of columns; the factor is weight + offset.
-  ValueId rms_norm(ValueId x, ValueId weight, double epsilon, int64_t heads = 1, double offset = 0.0);
+  /// Applies RMS norm to each of `heads` groups of columns; the factor is the weight (1 without one) plus the offset.
+  /// An offset, even of 0, means that only the product with the factor is rounded.
+  ValueId rms_norm(ValueId x, std::optional<ValueId> weight, double epsilon, int64_t heads = 1,
+                   std::optional<double> offset = std::nullopt);
   /// The factor is weight + offset.
   ValueId layer_norm(ValueId x, ValueId weight, std::optional<ValueId> bias, double epsilon, double offset = 0.0);
   /// Rotates pairs of each head's elements by position · frequency; cos and sin are multiplied by `scale`. `operands`

@@ -38,6 +38,7 @@ enum class Op {
   kAllGather,
   kLookup,
   kAdd,
+  kMultiply,
   kJoinPartials,
   kScale,
   kScaleRows,

@@ -174,10 +174,22 @@ Result<void> check_lookup(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_multiply(OperationUse& use) {
+  if (use.graph.value(use.node.operands[1]).type.shape.rank() != 1) return ok();
+  const int64_t factors = use.symbols.size("M"), columns = use.symbols.size("N");
+  if (factors == 1 || factors == columns) return ok();
+  return misfit(
+      fmt::format("operand 1 (y): found {} factors, expected one, or one for each of {} columns", factors, columns));
+}
+
 Result<void> check_rms_norm(OperationUse& use) {
   LOCKSTEP_TRY_VOID(check_not_negative(use, "epsilon"));
   const int64_t heads = use.node.has("heads") ? use.node.integer("heads") : 1;
   const int64_t width = use.symbols.size("W");
+  if (!use.has_operand(1)) {
+    if (heads >= 1 && width % heads == 0) return ok();
+    return attribute_misfit("heads", heads, fmt::format("a divisor of the {} columns of x", width));
+  }
   if (heads < 0 || heads > kMaxSize || heads * use.symbols.size("d") != width) {
     return attribute_misfit("heads", heads,
                             fmt::format("columns of x ({}) / elements of weight ({})", width, use.symbols.size("d")));

@@ -14,6 +14,7 @@ bool keeps_rows(Op op) {
     case Op::kAllGather:
     case Op::kRowsOfOwners:
     case Op::kAdd:
+    case Op::kMultiply:
     case Op::kJoinPartials:
     case Op::kScale:
     case Op::kScaleRows:

@@ -153,6 +153,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kAllGather: lower_all_gather(node); break;
     case Op::kLookup: lower_lookup(node); break;
     case Op::kAdd:
+    case Op::kMultiply:
     case Op::kScale:
     case Op::kScaleRows:
     case Op::kScaleByPosition:

@@ -20,6 +20,7 @@ namespace lockstep::cpu {
 
 /// The activation in a node's attributes.
 Activation activation_of(const graph::Node& node);
+NormFactor norm_factor(const graph::Node& norm);
 
 /// Used once. Each `lower_…` adds the stages of one node and of the nodes fused with it; they are in the lower_*.cpp
 /// files.
@@ -84,10 +85,13 @@ class Compiler {
   /// For nodes that work column by column.
   ColumnWork column_work(const Node& node) const;
   ColumnWork added(const Node& node) const;
+  ColumnWork multiplied(const Node& node) const;
   ColumnWork gated(const Node& node) const;
   ColumnWork scaled_by_position(const Node& node) const;
   /// For norms of whole rows.
   RowWork row_work(const Node& node) const;
+  /// The weights of an RMS norm; no data: 1.
+  ConstRow norm_weight(const Node& norm) const;
   /// For nodes that work head by head; adds the stages on which such work depends.
   HeadWork head_work(const Node& node);
   HeadWork turned_head(const Node& node);

@@ -144,6 +144,7 @@ class Planner {
   bool is_columnwise(const Node& node) const {
     switch (node.op) {
       case Op::kAdd:
+      case Op::kMultiply:
       case Op::kScale:
       case Op::kSoftCap:
       case Op::kActivation: return true;

@@ -49,6 +49,7 @@ Compiler::ColumnWork Compiler::column_work(const Node& node) const {
   const Tensor x = operand(node, 0), dst = result(node);
   switch (node.op) {
     case Op::kAdd: return added(node);
+    case Op::kMultiply: return multiplied(node);
     case Op::kGatedActivation: return gated(node);
     case Op::kScale:
       return [=, factor = static_cast<float>(node.number("factor")), scale = kernels_.scale](
@@ -99,6 +100,21 @@ Compiler::ColumnWork Compiler::scaled_by_position(const Node& node) const {
           scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
     const int64_t place = std::clamp<int64_t>((position[row] + offset) / every, 0, last);
     scale(x.const_row(row, column), dst.row(row, column), count, factors[place]);
+  };
+}
+
+Compiler::ColumnWork Compiler::multiplied(const Node& node) const {
+  const Tensor x = operand(node, 0), y = operand(node, 1), dst = result(node);
+  const Shape& factors = graph_.value(node.operands[1]).type.shape;
+  if (factors.rank() == 1 && factors[0] == 1 && dst.columns > 1) {
+    return [=, convert = kernels_.convert, scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
+      float factor = 0.0f;
+      convert(y.const_row(0), {reinterpret_cast<std::byte*>(&factor), DType::kFloat32}, 1);
+      scale(x.const_row(row, column), dst.row(row, column), count, factor);
+    };
+  }
+  return [=, one_row = factors.rank() == 1, multiply = kernels_.multiply](int64_t row, int64_t column, int64_t count) {
+    multiply(x.const_row(row, column), y.const_row(one_row ? 0 : row, column), dst.row(row, column), count);
   };
 }
 

@@ -75,11 +75,12 @@ Compiler::HeadWork Compiler::head_work(const Node& node) {
   if (node.op == Op::kRope) return turned_head(node);
   if (node.op == Op::kKvAppend) return appended_head(node);
   LOCKSTEP_CHECK(node.op == Op::kRmsNorm, to_string(node.op));
-  return [x = operand(node, 0), w = operand(node, 1), dst = result(node), epsilon = node.number("epsilon"),
-          offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0),
-          rms_norm = kernels_.rms_norm](int64_t row, int64_t head) {
-    const int64_t column = head * w.columns;
-    rms_norm(x.const_row(row, column), w.const_row(0), dst.row(row, column), w.columns, epsilon, offset);
+  const Tensor dst = result(node);
+  return [x = operand(node, 0), w = norm_weight(node), dst,
+          width = dst.columns / (node.has("heads") ? node.integer("heads") : 1), epsilon = node.number("epsilon"),
+          factor = norm_factor(node), rms_norm = kernels_.rms_norm](int64_t row, int64_t head) {
+    const int64_t column = head * width;
+    rms_norm(x.const_row(row, column), w, dst.row(row, column), width, epsilon, factor);
   };
 }
 

@@ -49,18 +49,29 @@ void Compiler::lower_lookup(const Node& node) {
   });
 }
 
+NormFactor norm_factor(const graph::Node& norm) {
+  if (!norm.has("offset")) return {};
+  return {.offset = static_cast<float>(norm.number("offset")), .rounds = false};
+}
+
+ConstRow Compiler::norm_weight(const Node& norm) const {
+  return norm.operands.size() > 1 ? operand(norm, 1).const_row(0) : ConstRow{nullptr, result(norm).dtype};
+}
+
 Compiler::RowWork Compiler::row_work(const Node& node) const {
-  const Tensor x = operand(node, 0), w = operand(node, 1), like = result(node);
+  const Tensor x = operand(node, 0), like = result(node);
   const double epsilon = node.number("epsilon");
-  const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
   if (node.op == graph::Op::kLayerNorm) {
+    const Tensor w = operand(node, 1);
+    const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
     const ConstRow bias = node.operands.size() > 2 ? operand(node, 2).const_row(0) : ConstRow{nullptr, like.dtype};
     return [=, layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
       layer_norm(x.const_row(row), w.const_row(0), bias, {dst, like.dtype}, like.columns, epsilon, offset);
     };
   }
-  return [=, dtype = like.dtype, rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
-    rms_norm(x.const_row(row), w.const_row(0), {dst, dtype}, w.columns, epsilon, offset);
+  return [=, w = norm_weight(node), factor = norm_factor(node), dtype = like.dtype, count = like.columns,
+          rms_norm = kernels_.rms_norm](int64_t row, std::byte* dst) {
+    rms_norm(x.const_row(row), w, {dst, dtype}, count, epsilon, factor);
   };
 }
 

@@ -24,19 +24,21 @@ const void* after(const void* begin, int64_t bytes) {
 }  // namespace
 
 Norm Lowering::norm_of(const Node& norm) const {
-  const bool has_offset = norm.has("offset") && norm.number("offset") != 0.0;
-  return {.weight = operand(norm, 1).data(),
+  const bool has_offset = norm.has("offset");
+  return {.weight = norm.operands.size() > 1 ? operand(norm, 1).data() : nullptr,
           .bias = norm.op == Op::kLayerNorm && norm.operands.size() > 2 ? operand(norm, 2).data() : nullptr,
           .epsilon = static_cast<float>(norm.number("epsilon")),
           .offset = has_offset ? static_cast<float>(norm.number("offset")) : 0.0f,
           .has_offset = has_offset,
-          .has_mean = norm.op == Op::kLayerNorm};
+          .has_mean = norm.op == Op::kLayerNorm,
+          .is_present = 1};
 }
 
 /// The operation of an elementwise node, without its second operand.
 Finish Lowering::elementwise(const Node& node) const {
   Finish finish{.z = nullptr, .z_stride = 0, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
   switch (node.op) {
+    case Op::kMultiply: finish.kind = kMapMultiply; break;
     case Op::kScale:
       finish.kind = kMapScale;
       finish.number = static_cast<float>(node.number("factor"));
@@ -154,7 +156,7 @@ Result<void> Lowering::lower_few(const Node& node) {
   const int64_t tiles = (parameters.product.outputs + kTileOutputs - 1) / kTileOutputs;
   // A block alone on its multiprocessor needs more warps to hide their waiting; a norm's bits depend on its threads.
   const bool is_alone =
-      parameters.norm.weight == nullptr && tiles <= bases_.multiprocessors && std::ssize(parts) * sums > kProductWarps;
+      parameters.norm.is_present == 0 && tiles <= bases_.multiprocessors && std::ssize(parts) * sums > kProductWarps;
   const int threads = is_alone ? kMostFewThreads : kProductThreads;
   const int warps = threads / 32;
   const int64_t warp_steps = most_warp_steps(parts, sums, warps);

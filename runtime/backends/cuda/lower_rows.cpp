@@ -108,6 +108,7 @@ void Lowering::lower_map(const Node& node) {
                            .y_stride = y.stride,
                            .rows = rows_of(y),
                            .columns = static_cast<int32_t>(y.columns),
+                           .z_columns = static_cast<int32_t>(y.columns),
                            .kind = operation.kind,
                            .activation = operation.activation,
                            .number = operation.number};
@@ -115,6 +116,7 @@ void Lowering::lower_map(const Node& node) {
     const bool is_row = graph_.value(node.operands[1]).type.shape.rank() == 1;
     parameters.z = operand(node, 1).data();
     parameters.z_stride = is_row ? 0 : operand(node, 1).stride;
+    if (is_row) parameters.z_columns = static_cast<int32_t>(graph_.value(node.operands[1]).type.shape[0]);
   } else if (node.op == Op::kGatedActivation) {  // gate and up side by side
     parameters.z = reinterpret_cast<const void*>(x.address + static_cast<uint64_t>(y.columns * x.element_size()));
     parameters.z_stride = x.stride;
@@ -153,7 +155,7 @@ void Lowering::lower_rms_norm(const Node& node) {
                                      .norm = norm_of(node),
                                      .rows = rows_of(y),
                                      .groups = static_cast<int32_t>(groups),
-                                     .columns = static_cast<int32_t>(operand(node, 1).columns)};
+                                     .columns = static_cast<int32_t>(y.columns / groups)};
   emit(typed("rms_norm", x.dtype), parameters, y.rows * groups);
 }
 

@@ -314,6 +314,7 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kColumns: lower_columns(node); break;
     case Op::kJoinPartials: lower_join(node); break;
     case Op::kAdd:
+    case Op::kMultiply:
     case Op::kScale:
     case Op::kSoftCap:
     case Op::kActivation:

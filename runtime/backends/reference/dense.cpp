@@ -98,6 +98,15 @@ Result<void> add(const Call& call, const Environment&) {
   return ok();
 }
 
+Result<void> multiply(const Call& call, const Environment&) {
+  const float* x = call.operands[0].floats();
+  const float* y = call.operands[1].floats();
+  const int64_t period = call.operands[1].elements();  // one row y, or one factor, for every row
+  float* dst = call.result->floats();
+  for (int64_t i = 0; i < call.result->elements(); ++i) dst[i] = x[i] * y[i % period];
+  return ok();
+}
+
 Result<void> join_partials(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const Tensor& y = call.operands[1];

@@ -21,6 +21,7 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kAllGather: return all_gather;
     case graph::Op::kLookup: return lookup;
     case graph::Op::kAdd: return add;
+    case graph::Op::kMultiply: return multiply;
     case graph::Op::kJoinPartials: return join_partials;
     case graph::Op::kScale: return scale;
     case graph::Op::kScaleRows: return scale_rows;

@@ -35,6 +35,7 @@ Result<void> lookup(const Call& call, const Environment&);
 Result<void> linear(const Call& call, const Environment&);
 Result<void> linear_blocks(const Call& call, const Environment&);
 Result<void> add(const Call& call, const Environment&);
+Result<void> multiply(const Call& call, const Environment&);
 Result<void> join_partials(const Call& call, const Environment&);
 Result<void> scale(const Call& call, const Environment&);
 Result<void> columns(const Call& call, const Environment&);

@@ -35,11 +35,11 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
 
 Result<void> rms_norm(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
-  const Tensor& weight = call.operands[1];
-  const int64_t width = weight.elements();
+  const float* weight = call.operands.size() > 1 ? call.operands[1].floats() : nullptr;
+  const int64_t width = x.columns() / std::max<int64_t>(call.node.has("heads") ? call.node.integer("heads") : 1, 1);
   const auto epsilon = static_cast<float>(call.node.number("epsilon"));
   const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
-  const DType inner = offset == 0.0f ? x.type.dtype : DType::kFloat32;  // the type that x / root is rounded to
+  const DType inner = call.node.has("offset") ? DType::kFloat32 : x.type.dtype;  // the type that x / root is rounded to
   const int64_t groups = width == 0 ? 0 : x.elements() / width;
   for (int64_t g = 0; g < groups; ++g) {
     const float* src = x.floats() + g * width;
@@ -47,7 +47,9 @@ Result<void> rms_norm(const Call& call, const Environment&) {
     float squares = 0;
     for (int64_t i = 0; i < width; ++i) squares += src[i] * src[i];
     const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
-    for (int64_t i = 0; i < width; ++i) dst[i] = (weight.floats()[i] + offset) * round_to(inner, src[i] / root);
+    for (int64_t i = 0; i < width; ++i) {
+      dst[i] = ((weight != nullptr ? weight[i] : 1.0f) + offset) * round_to(inner, src[i] / root);
+    }
   }
   return ok();
 }

@@ -134,6 +134,17 @@ TEST_P(DenseOperations, AddRowsOrOneRowToAll) {
   }
 }
 
+TEST_P(DenseOperations, MultiplyByRowsByOneRowOrByOneFactor) {
+  for (const int64_t width : {1, 15, 16, 67}) {
+    CaseBuilder b(header(/*rows=*/5));
+    const ValueId x = b.input("x", random({5, width}, 1));
+    b.builder.output("rows", b.builder.multiply(x, b.input("y", random({5, width}, 2))));
+    b.builder.output("one_row", b.builder.multiply(x, b.weight("row", random({width}, 3))));
+    b.builder.output("one_factor", b.builder.multiply(x, b.weight("factor", random({1}, 4))));
+    expect_case_conforms(std::move(b).finish());
+  }
+}
+
 TEST_P(DenseOperations, RoundAResultBeforeItIsUsed) {
   CaseBuilder b(header(/*rows=*/3));
   const ValueId sum = b.builder.add(b.input("x", random({3, 50}, 1)), b.input("y", random({3, 50}, 2)));
@@ -160,6 +171,7 @@ TEST_P(DenseOperations, NormaliseEachHeadByItself) {
     const ValueId w = b.weight("w", random({width}, 2, /*scale=*/2));
     b.builder.output("y", b.builder.rms_norm(x, w, 1e-6, heads));
     b.builder.output("with_offset", b.builder.rms_norm(x, w, 1e-6, heads, /*offset=*/1.0));
+    b.builder.output("without_weight", b.builder.rms_norm(x, std::nullopt, 1e-6, heads, /*offset=*/0.0));
     expect_case_conforms(std::move(b).finish(), /*roundings=*/2);
   }
 }
@@ -167,7 +179,10 @@ TEST_P(DenseOperations, NormaliseEachHeadByItself) {
 TEST_P(DenseOperations, RoundOnceWhereANormHasAnOffset) {
   CaseBuilder b(header(/*rows=*/9));
   const ValueId x = b.input("x", random({9, 96}, 1, /*scale=*/3));
-  b.builder.output("y", b.builder.rms_norm(x, b.weight("w", random({96}, 2)), 1e-6, 1, /*offset=*/1.0));
+  const ValueId w = b.weight("w", random({96}, 2));
+  b.builder.output("y", b.builder.rms_norm(x, w, 1e-6, 1, /*offset=*/1.0));
+  b.builder.output("of_0", b.builder.rms_norm(x, w, 1e-6, 1, /*offset=*/0.0));
+  b.builder.output("without_weight", b.builder.rms_norm(x, std::nullopt, 1e-6, 1, /*offset=*/0.0));
   expect_case_conforms(std::move(b).finish());
 }
 

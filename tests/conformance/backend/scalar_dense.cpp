@@ -103,6 +103,17 @@ void add(Rank& rank, const graph::Node& node) {
   }
 }
 
+void multiply(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& y = rank.operand(node, 1);
+  Array& z = rank.result(node);
+  for (int64_t r = 0; r < z.rows(); ++r) {
+    for (int64_t i = 0; i < z.columns(); ++i) {
+      z.at(r, i) = x.at(r, i) * y.at(y.rows() == 1 ? 0 : r, y.columns() == 1 ? 0 : i);
+    }
+  }
+}
+
 void join_partials(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   const Array& y = rank.operand(node, 1);
@@ -143,9 +154,8 @@ void soft_cap(Rank& rank, const graph::Node& node) {
 
 void rms_norm(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
-  const Array& w = rank.operand(node, 1);
   Array& y = rank.result(node);
-  const int64_t width = w.columns();
+  const int64_t width = x.columns() / (node.has("heads") ? node.integer("heads") : 1);
   const double offset = number_or(node, "offset", 0.0);
   for (int64_t r = 0; r < x.rows(); ++r) {
     for (int64_t first = 0; first < x.columns(); first += width) {
@@ -154,8 +164,8 @@ void rms_norm(Rank& rank, const graph::Node& node) {
       const double root = std::sqrt(squares / static_cast<double>(width) + node.number("epsilon"));
       for (int64_t i = first; i < first + width; ++i) {
         const double inner = x.at(r, i) / root;
-        const double factor = w.at(0, i - first) + offset;
-        y.at(r, i) = factor * (offset == 0.0 ? round_to(x.type.dtype, inner) : inner);
+        const double weight = node.operands.size() > 1 ? rank.operand(node, 1).at(0, i - first) : 1.0;
+        y.at(r, i) = (weight + offset) * (node.has("offset") ? inner : round_to(x.type.dtype, inner));
       }
     }
   }

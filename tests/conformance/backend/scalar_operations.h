@@ -54,6 +54,7 @@ void linear(Rank& rank, const graph::Node& node);
 void linear_blocks(Rank& rank, const graph::Node& node);
 void lookup(Rank& rank, const graph::Node& node);
 void add(Rank& rank, const graph::Node& node);
+void multiply(Rank& rank, const graph::Node& node);
 void join_partials(Rank& rank, const graph::Node& node);
 void scale(Rank& rank, const graph::Node& node);
 void scale_rows(Rank& rank, const graph::Node& node);

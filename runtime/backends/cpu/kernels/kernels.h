@@ -135,6 +135,12 @@ struct RouteRule {
   float scale = 1.0f;
 };
 
+/// The factor of an RMS norm beside its weight: (w + offset) · x / root.
+struct NormFactor {
+  float offset = 0.0f;
+  bool rounds = true;  // x / root, to the type of x; only without an offset
+};
+
 /// Rounds activation(gate + bias) · (up + bias) of a tile of sums into rows of a tensor.
 struct GatedTile {
   const float* gate;  // [rows, kPanel], like `up`
@@ -255,12 +261,13 @@ struct Kernels {
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);
+  /// dst = x · y. All three have one type.
+  void (*multiply)(ConstRow x, ConstRow y, Row dst, int64_t count);
   void (*scale)(ConstRow x, Row dst, int64_t count, float factor);
   /// dst = cap · tanh(x / cap).
   void (*soft_cap)(ConstRow x, Row dst, int64_t count, float cap);
-  /// dst = (w + offset) · (x / sqrt(mean(x²) + epsilon)); without an offset the inner value is rounded to dst's type.
-  /// x, w and dst have one type.
-  void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, float offset);
+  /// dst = (w + offset) · (x / sqrt(mean(x²) + epsilon)); w is 1 if it has no data. x, w and dst have one type.
+  void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, NormFactor factor);
   /// dst = w · (x − mean) / sqrt(variance + epsilon) + b. All four have one type.
   void (*layer_norm)(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon, float offset);
   /// dst = activation(x). Both have one type.

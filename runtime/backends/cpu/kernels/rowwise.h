@@ -53,6 +53,15 @@ static void add(ConstRow x, ConstRow y, Row dst, int64_t count) {
   });
 }
 
+static void multiply(ConstRow x, ConstRow y, Row dst, int64_t count) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      write<T>(dst.data, i, read<T>(x.data, i, count - i) * read<T>(y.data, i, count - i), count - i);
+    }
+  });
+}
+
 static void scale(ConstRow x, Row dst, int64_t count, float factor) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
@@ -71,7 +80,7 @@ static void soft_cap(ConstRow x, Row dst, int64_t count, float cap) {
   });
 }
 
-static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, float offset) {
+static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, NormFactor norm) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
     Lanes squares = zero();
@@ -83,8 +92,8 @@ static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsi
     const Lanes factor = splat(1.0f / __builtin_sqrtf(mean + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {
       const Lanes inner = read<T>(x.data, i, count - i) * factor;
-      const Lanes weight = read<T>(w.data, i, count - i);
-      const Lanes value = offset == 0.0f ? weight * rounded_to<T>(inner) : (weight + splat(offset)) * inner;
+      const Lanes weight = w.data != nullptr ? read<T>(w.data, i, count - i) : splat(1.0f);
+      const Lanes value = norm.rounds ? weight * rounded_to<T>(inner) : (weight + splat(norm.offset)) * inner;
       write<T>(dst.data, i, value, count - i);
     }
   });

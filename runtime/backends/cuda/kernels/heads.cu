@@ -34,7 +34,7 @@ LOCKSTEP_DEVICE void prepare_heads(const HeadsParameters& p) {
       static_cast<const Element*>(part.x) + row * part.x_stride + static_cast<int64_t>(head) * p.head_dim;
   const auto read = [&](int i) { return shared.head[i]; };
   for (int i = thread_index(); i < p.head_dim; i += thread_count()) shared.head[i] = Rows::read(x[i]);
-  if (part.norm.weight != nullptr) {  // a thread norms what it has loaded
+  if (part.norm.is_present != 0) {  // a thread norms what it has loaded
     rms_norm_row<Rows>(
         part.norm, p.head_dim, read, [&](int i, float value) { shared.head[i] = Rows::round(value); }, shared.norm);
   }

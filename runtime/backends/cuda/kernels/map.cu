@@ -14,7 +14,8 @@ LOCKSTEP_DEVICE void map(const MapParameters& p) {
   const int64_t column = i % p.columns;
   if (row >= used(p.rows)) return;
   const float x = Rows::read(static_cast<const Element*>(p.x)[row * p.x_stride + column]);
-  const float z = p.z == nullptr ? 0.0f : Rows::read(static_cast<const Element*>(p.z)[row * p.z_stride + column]);
+  const int64_t z_column = p.z_columns == 1 ? 0 : column;
+  const float z = p.z == nullptr ? 0.0f : Rows::read(static_cast<const Element*>(p.z)[row * p.z_stride + z_column]);
   static_cast<Element*>(p.y)[row * p.y_stride + column] = Rows::write(map_value(p.kind, p.activation, p.number, x, z));
 }
 

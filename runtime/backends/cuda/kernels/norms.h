@@ -32,7 +32,7 @@ LOCKSTEP_DEVICE void rms_norm_row(const Norm& norm, int columns, Read read, Writ
   for (int i = thread_index(); i < columns; i += thread_count()) {
     float value = times(read(i), inverse);
     if (norm.has_offset == 0) value = Rows::round(value);
-    write(i, times(plus(Rows::read(weight[i]), norm.offset), value));
+    write(i, times(plus(weight == nullptr ? 1.0f : Rows::read(weight[i]), norm.offset), value));
   }
 }
 

@@ -101,7 +101,7 @@ LOCKSTEP_DEVICE void norm_rows(const FewBlock<Rows>& block) {
 
 template <typename Rows>
 LOCKSTEP_DEVICE void prepare_rows(const FewBlock<Rows>& block) {
-  if (block.p.norm.weight == nullptr) {
+  if (block.p.norm.is_present == 0) {
     copy_rows(block);
   } else {
     norm_rows(block);

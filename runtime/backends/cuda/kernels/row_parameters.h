@@ -41,10 +41,11 @@ struct TakeRowsParameters {
 };
 constexpr int kTakeRowsThreads = 128;
 
-enum MapKind : int32_t { kMapAdd, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
+enum MapKind : int32_t { kMapAdd, kMapMultiply, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
 enum ActivationKind : int32_t { kSilu, kSigmoid, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 
-/// map: y = x + z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an element.
+/// map: y = x + z, x · z, x · number, number · tanh(x / number), activation(x), or activation(x) · z. A thread is an
+/// element.
 struct MapParameters {
   const void* x;  // dt [rows, columns], as z and y
   const void* z;
@@ -54,6 +55,7 @@ struct MapParameters {
   int64_t y_stride;
   RowCount rows;
   int32_t columns;
+  int32_t z_columns;  // 1: one number for each row, or for all
   int32_t kind;
   int32_t activation;
   float number;
@@ -79,12 +81,13 @@ struct ScaleRowsParameters {
 
 /// The weights of a norm and its formula.
 struct Norm {
-  const void* weight;  // dt [columns]; null: no norm
+  const void* weight;  // dt [columns]; null: 1
   const void* bias;    // dt [columns]; null: none
   float epsilon;
   float offset;        // added to the weight
   int32_t has_offset;  // then x / root of an RMS norm is not rounded before it is multiplied
   int32_t has_mean;    // a layer norm
+  int32_t is_present;  // 0: no norm
 };
 
 /// rms_norm: a block is a group of `columns` of a row.

@@ -48,6 +48,18 @@ Result<void> lower_add(const NodeView& node) {
   return ok();
 }
 
+Result<void> lower_multiply(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0));
+  Value y = to_f32(b, node.operand(1));
+  if (b.dims_of(y).size() == 1) {
+    const bool is_one = node.step().graph(0).value(node.node().operands[1]).type.shape[0] == 1;
+    y = is_one ? b.broadcast(b.reshape(y, {}), b.dims_of(x), {}) : along(b, y, b.dims_of(x), 1);
+  }
+  node.set_result(b.multiply(x, y));
+  return ok();
+}
+
 Result<void> lower_join_partials(const NodeView& node) {
   node.set_result(node.builder().concatenate({node.operand(0), node.operand(1)}, 1));
   return ok();

@@ -25,6 +25,7 @@ LowerNode lowering_of(Op op) {
     case Op::kAllGather: return lower_all_gather;
     case Op::kLookup: return lower_lookup;
     case Op::kAdd: return lower_add;
+    case Op::kMultiply: return lower_multiply;
     case Op::kJoinPartials: return lower_join_partials;
     case Op::kScale: return lower_scale;
     case Op::kScaleRows: return lower_scale_rows;

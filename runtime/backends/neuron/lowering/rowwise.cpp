@@ -41,16 +41,24 @@ Result<void> lower_soft_cap(const NodeView& node) {
 /// Padding heads are zero, and stay zero.
 Result<void> lower_rms_norm(const NodeView& node) {
   Builder& b = node.builder();
-  const int64_t rows = node.dims(0)[0], width = node.dims(1)[0];
+  const bool has_weight = node.operands() > 1;
+  const int64_t rows = node.dims(0)[0];
+  const int64_t columns = node.step().graph().value(node.node().operands[0]).type.shape[1];  // without padding heads
+  const int64_t width = has_weight ? node.dims(1)[0] : columns / node.integer_or("heads", 1);
   const Value x = b.reshape(to_f32(b, node.operand(0)), {rows, node.dims(0)[1] / width, width});
   const Value mean = b.multiply(b.reduce_add(b.multiply(x, x), {2}), 1.0 / static_cast<double>(width));
   const Value root = b.unary(Opcode::kRsqrt, b.add(mean, node.node().number("epsilon")));
   Value inner = b.multiply(x, b.broadcast(root, b.dims_of(x), {0, 1}));
   const double offset = node.number_or("offset", 0.0);
-  if (offset == 0.0) inner = to_f32(b, b.convert(inner, node.result_element()));
-  Value weight = to_f32(b, node.operand(1));
-  if (offset != 0.0) weight = b.add(weight, offset);
-  node.set_result(b.reshape(b.multiply(inner, along(b, weight, b.dims_of(x), 2)), node.dims(0)));
+  if (!node.node().has("offset")) inner = to_f32(b, b.convert(inner, node.result_element()));
+  if (has_weight) {
+    Value weight = to_f32(b, node.operand(1));
+    if (offset != 0.0) weight = b.add(weight, offset);
+    inner = b.multiply(inner, along(b, weight, b.dims_of(x), 2));
+  } else if (offset != 0.0) {
+    inner = b.multiply(inner, 1.0 + offset);
+  }
+  node.set_result(b.reshape(inner, node.dims(0)));
   return ok();
 }
 

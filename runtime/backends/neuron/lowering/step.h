@@ -112,6 +112,7 @@ Result<void> lower_linear_blocks(const NodeView& node);
 Result<hlo::Value> product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);
+Result<void> lower_multiply(const NodeView& node);
 Result<void> lower_join_partials(const NodeView& node);
 Result<void> lower_scale(const NodeView& node);
 Result<void> lower_columns(const NodeView& node);

@@ -56,13 +56,14 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
       return ConstRow{reinterpret_cast<const std::byte*>(values.data()), DType::kFloat32};
     };
     for (const float offset : {0.0f, 1.0f}) {
+      const NormFactor factor{.offset = offset, .rounds = offset == 0.0f};
       expect_exact_reach(
           {.name = fmt::format("rms_norm {} offset {}", count, offset),
            .operands = {{"x", &x}, {"w", &w}},
            .run =
                [&] {
                  return written(DType::kFloat32, count,
-                                [&](Row dst) { kernels().rms_norm(row(x), row(w), dst, count, kEpsilon, offset); });
+                                [&](Row dst) { kernels().rms_norm(row(x), row(w), dst, count, kEpsilon, factor); });
                },
            .model =
                [&] {

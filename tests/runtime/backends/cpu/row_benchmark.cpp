@@ -79,7 +79,7 @@ void rotate(Rows& rows, int64_t row, RopeFunction rope) {
 
 const RowKernel kRowKernels[] = {
     {"rms_norm", 2,
-     [](Rows& r, int64_t i) { r.kernels.rms_norm(r.row(r.a, i), r.table(), r.to(i), kColumns, 1e-5, 0.0f); }},
+     [](Rows& r, int64_t i) { r.kernels.rms_norm(r.row(r.a, i), r.table(), r.to(i), kColumns, 1e-5, {}); }},
     {"layer_norm", 2,
      [](Rows& r, int64_t i) {
        r.kernels.layer_norm(r.row(r.a, i), r.table(), r.table(), r.to(i), kColumns, 1e-5, 0.0f);

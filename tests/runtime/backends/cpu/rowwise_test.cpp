@@ -61,8 +61,7 @@ TEST_P(Rowwise, NormalisesRowsOfEveryWidth) {
       squares += double{x.back()} * x.back();
     }
     std::vector<float> found(static_cast<size_t>(count));
-    kernels().rms_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), to(found, DType::kFloat32), count, 1e-5,
-                       0.0f);
+    kernels().rms_norm(from(x, DType::kFloat32), from(w, DType::kFloat32), to(found, DType::kFloat32), count, 1e-5, {});
     const double factor = 1.0 / std::sqrt(squares / static_cast<double>(count) + 1e-5);
     // The sum of squares has a relative error of at most count/16 + 4 roundings of 2^-24.
     for (int64_t i = 0; i < count; ++i) EXPECT_NEAR(found[i], w[i] * x[i] * factor, 4e-6) << count;
@@ -74,8 +73,7 @@ TEST_P(Rowwise, RoundsTheNormBeforeTheWeight) {
   const std::vector<uint16_t> x(2, to_bfloat16(3.0f).bits);
   const std::vector<uint16_t> w(2, to_bfloat16(1.5f).bits);
   std::vector<uint16_t> found(2);
-  kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379,
-                     0.0f);
+  kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379, {});
   EXPECT_EQ(to_float(BFloat16{found[0]}), 1.4921875f);
 }
 
@@ -85,7 +83,7 @@ TEST_P(Rowwise, AddsTheOffsetToTheWeightAndRoundsOnce) {
   const std::vector<uint16_t> w(2, to_bfloat16(0.5f).bits);
   std::vector<uint16_t> found(2);
   kernels().rms_norm(from(x, DType::kBFloat16), from(w, DType::kBFloat16), to(found, DType::kBFloat16), 2, 0.0379,
-                     1.0f);
+                     {.offset = 1.0f, .rounds = false});
   EXPECT_EQ(to_float(BFloat16{found[0]}), 1.5f);
 }
 

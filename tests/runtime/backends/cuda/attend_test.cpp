@@ -266,7 +266,8 @@ TEST(Gate, ActivatesAndMultiplies) {
   const std::vector<float> up = random_floats(600, 6);
   for (const ActivationKind kind : {kSilu, kGelu, kGeluTanh, kRelu}) {
     std::vector<float> y(600, std::nanf(""));
-    const MapParameters p{gate.data(), up.data(), y.data(), 200, 200, 200, {nullptr, 3}, 200, kMapGate, kind, 0.0f};
+    const MapParameters p{gate.data(),  up.data(), y.data(), 200,      200,  200,
+                          {nullptr, 3}, 200,       200,      kMapGate, kind, 0.0f};
     ASSERT_EQ(simt::run(*simt::find_kernel("map_f32"), {.blocks = 3, .threads = kMapThreads}, &p), "");
     for (size_t i = 0; i < y.size(); ++i) {
       const double x = gate[i];

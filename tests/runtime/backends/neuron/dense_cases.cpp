@@ -149,9 +149,9 @@ void add_rowwise(std::vector<OracleCase>& cases) {
     return b.builder.soft_cap(b.builder.scale(input(b, "x", {kRows, 6}), 7.5), 3.0);
   }));
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const double offset : {0.0, 1.0}) {
+    for (const std::optional<double> offset : {std::optional<double>(), std::optional(1.0)}) {
       cases.push_back(node_case(
-          fmt::format("rms_norm_{}_offset{}", to_string(dtype), offset),
+          fmt::format("rms_norm_{}_offset{}", to_string(dtype), offset.value_or(0.0)),
           [=](CaseBuilder& b, int) {
             return b.builder.rms_norm(input(b, "x", {kRows, 24}, dtype), weight(b, "w", {8}, 0, dtype), 1e-5, 3,
                                       offset);
@@ -159,6 +159,13 @@ void add_rowwise(std::vector<OracleCase>& cases) {
           1, dtype == DType::kFloat32 ? 1e-5 : kHalfTolerance));
     }
   }
+  cases.push_back(node_case("rms_norm_without_weight", [](CaseBuilder& b, int) {
+    return b.builder.rms_norm(input(b, "x", {kRows, 24}), std::nullopt, 1e-5, 3, /*offset=*/0.0);
+  }));
+  cases.push_back(node_case("multiply", [](CaseBuilder& b, int) {
+    const ValueId x = b.builder.multiply(input(b, "x", {kRows, 6}), input(b, "y", {kRows, 6}));
+    return b.builder.multiply(b.builder.multiply(x, weight(b, "row", {6})), weight(b, "one", {1}));
+  }));
   cases.push_back(node_case("layer_norm", [](CaseBuilder& b, int) {
     return b.builder.layer_norm(input(b, "x", {kRows, 12}), weight(b, "w", {12}), weight(b, "b", {12}), 1e-5);
   }));
