@@ -77,6 +77,11 @@ GEMMA2 = {**named("gemma2", "Gemma2ForCausalLM"), **GEMMA, "attn_logit_softcappi
           "final_logit_softcapping": 1.5}  # fmt: skip
 GEMMA3 = {**named("gemma3_text", "Gemma3ForCausalLM"), **GEMMA, "attn_logit_softcapping": None,
           "final_logit_softcapping": None}  # fmt: skip
+GEMMA4 = {**named("gemma4_text", "Gemma4ForCausalLM"), **DENSE, "hidden_activation": "gelu_pytorch_tanh",
+          "rms_norm_eps": 1e-06, "sliding_window": WINDOW, "attention_bias": False, "eos_token_id": 1, "bos_token_id": 2,
+          "pad_token_id": 0, "enable_moe_block": False, "num_experts": None, "top_k_experts": None,
+          "tie_word_embeddings": True, "num_hidden_layers": 6, "num_attention_heads": 6,
+          "num_key_value_heads": 3}  # fmt: skip
 PHI3 = {**named("phi3", "Phi3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
         "hidden_size": 128, "tie_word_embeddings": False, "pad_token_id": 0,
         "original_max_position_embeddings": 128}  # fmt: skip
@@ -234,6 +239,26 @@ VARIANTS: dict[str, Variant] = {
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {"full_attention": default_rope(1000000.0), "sliding_attention": default_rope(5000.0)},
     }, matters={"sliding_window": WINDOW + 1}),
+    "gemma4_layer_inputs_shared_caches": Variant("Gemma 4", {
+        **GEMMA4, **NEW, "global_head_dim": 24, "num_global_key_value_heads": None, "attention_k_eq_v": False,
+        "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 256, "num_kv_shared_layers": 3,
+        "use_double_wide_mlp": True, "final_logit_softcapping": 1.5, "use_bidirectional_attention": None,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"] * 2,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+            "sliding_attention": default_rope(),
+        },
+    }, matters={"sliding_window": WINDOW + 1, "final_logit_softcapping": None, "rms_norm_eps": 0.01,
+                "hidden_activation": "silu",
+                "rope_parameters": {"full_attention": default_rope(1000000.0), "sliding_attention": default_rope()}}),
+    "gemma4_keys_are_values": Variant("Gemma 4", {
+        **GEMMA4, **NEW, "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "vocab_size": 259,
+        "num_kv_shared_layers": 0, "use_double_wide_mlp": False, "final_logit_softcapping": None,
+        "use_bidirectional_attention": "vision", "max_position_embeddings": 512, "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "full_attention"],
+        "per_layer_config": {"2": {"head_dim": 20, "num_key_value_heads": 2},
+                             "3": {"head_dim": 20, "num_key_value_heads": 2}},
+    }, matters={"sliding_window": WINDOW + 1, "rms_norm_eps": 0.01}),
     "phi3_no_window": Variant("Phi-3", {
         **PHI3, **OLD, "rope_theta": 10000.0, "rope_scaling": None, "sliding_window": None,
     }),

@@ -100,11 +100,12 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
         return 1.0, 0.5
     if name.endswith("bias"):
         return 0.0, spreads["bias"]
-    if "norm" in leaf or leaf.startswith("ln_"):
-        return (0.0 if variant.family.startswith(("Gemma", "Nemotron", "Qwen3.5")) else 1.0), 0.5  # these multiply by 1 + weight
+    if "norm" in leaf or leaf.startswith("ln_") or leaf == "layer_scalar":
+        # Gemma 2 and 3, Nemotron and Qwen 3.5 multiply by 1 + weight
+        return (0.0 if variant.family.startswith(("Gemma 2", "Gemma 3", "Nemotron", "Qwen3.5")) else 1.0), 0.5
     if leaf in ("wpe", "embed_positions"):
         return 0.0, spreads["positions"]
-    if leaf in ("wte", "embed_tokens", "embed_in", "word_embeddings"):
+    if leaf in ("wte", "embed_tokens", "embed_tokens_per_layer", "embed_in", "word_embeddings"):
         return 0.0, spreads["embedding"]
     if leaf in ("lm_head", "embed_out"):
         return 0.0, spreads["head"]

@@ -50,6 +50,21 @@ Result<ModelType> model_type_of(const KeyReader& config) {
 
 }  // namespace
 
+std::vector<HeadShape> ModelSpec::head_shapes() const {
+  std::vector<HeadShape> shapes;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if (std::ranges::find(shapes, heads_of(layer)) == shapes.end()) shapes.push_back(heads_of(layer));
+  }
+  return shapes;
+}
+
+int64_t ModelSpec::cache_layer(int64_t layer) const {
+  if (!shares_cache(layer)) return layer;
+  int64_t source = layers - layers_sharing_cache - 1;
+  while (source > 0 && (window(source) > 0) != (window(layer) > 0)) --source;
+  return source;
+}
+
 std::vector<std::string> supported_model_types() {
   std::vector<std::string> names;
   for (const ModelType& type : model_types()) names.emplace_back(type.name);
@@ -63,10 +78,11 @@ Result<ModelSpec> parse_spec(std::string_view config, std::string_view origin) {
   LOCKSTEP_TRY(const ModelType type, model_type_of(reader));
   LOCKSTEP_TRY_VOID(require_plain_weights(reader, type.name));
   LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
-  if (const json* layers = reader.find("per_layer_config"); layers != nullptr && !layers->empty()) {
+  LOCKSTEP_TRY(ModelSpec spec, type.read(reader));
+  if (const auto layers = document.find("per_layer_config");
+      layers != document.end() && !layers->empty() && !read.contains("per_layer_config")) {
     return unsupported(reader, "per_layer_config", describe(*layers), "layers that are all alike");
   }
-  LOCKSTEP_TRY(ModelSpec spec, type.read(reader));
   if (type.idle_keys) LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, *type.idle_keys));
   return spec;
 }

@@ -18,13 +18,14 @@ namespace lockstep::checkpoint {
 
 /// Rotary position embedding.
 struct RopeSpec {
-  enum class Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+  enum class Kind { kDefault, kLinear, kLlama3, kYarn, kLongrope, kProportional };
   /// Which elements of a head form a pair: (i, i + rotated / 2), or (2i, 2i + 1) as in GPT-J.
   enum class Pairs { kHalves, kNeighbours };
 
   Kind kind = Kind::kDefault;
   Pairs pairs = Pairs::kHalves;
   int64_t rotated = 0;  // rotated elements of a head, even; the others are unchanged
+  int64_t turning = 0;  // proportional: the first of the rotated elements; the others have the frequency 0
   double theta = 10000.0;
   double factor = 1.0;
   double low_frequency_factor = 1.0;              // llama3
@@ -40,7 +41,7 @@ struct RopeSpec {
 
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
-LOCKSTEP_FIELDS(RopeSpec, kind, pairs, rotated, theta, factor, low_frequency_factor, high_frequency_factor,
+LOCKSTEP_FIELDS(RopeSpec, kind, pairs, rotated, turning, theta, factor, low_frequency_factor, high_frequency_factor,
                 original_max_positions, beta_fast, beta_slow, truncate, attention_factor, mscale, mscale_all_dim,
                 short_factors, long_factors);
 
@@ -89,6 +90,16 @@ LOCKSTEP_FIELDS(QueryScaling, beta, every, offset);
 /// The kind of position embedding.
 enum class Positions { kRotary, kLearned, kAlibi };
 
+/// The heads of a layer's attention, beside their number of queries.
+struct HeadShape {
+  int64_t head_dim = 0;  // may differ from hidden_size / query_heads
+  int64_t key_value_heads = 0;
+  bool keys_are_values = false;  // one projection makes both, before norms and rotation
+
+  friend bool operator==(const HeadShape&, const HeadShape&) = default;
+};
+LOCKSTEP_FIELDS(HeadShape, head_dim, key_value_heads, keys_are_values);
+
 /// The kind of MLP: down(act(up)), or down(act(gate) · up), or a mixture of experts of the latter form.
 enum class Mlp { kPlain, kGated, kExperts };
 
@@ -111,19 +122,22 @@ struct ModelSpec {
   // attention
   int64_t query_heads = 0;
   int64_t key_value_heads = 0;
-  int64_t head_dim = 0;             // may differ from hidden_size / query_heads
-  double attention_scale = 0.0;     // on q · k
-  double attention_soft_cap = 0.0;  // as logit_soft_cap
-  bool attention_bias = false;      // on q, k and v
+  int64_t head_dim = 0;                   // may differ from hidden_size / query_heads
+  std::optional<HeadShape> global_heads;  // of the layers without a window, if different (Gemma 4)
+  double attention_scale = 0.0;           // on q · k
+  double attention_soft_cap = 0.0;        // as logit_soft_cap
+  bool attention_bias = false;            // on q, k and v
   bool attention_output_bias = false;
-  bool query_key_norm = false;     // of each head, before its rotation
-  bool norm_after_rope = false;    // query_key_norm: after it
-  bool norm_across_heads = false;  // query_key_norm: of all heads as one row (OLMo 2)
-  bool attention_gate = false;     // the output is multiplied by the sigmoid of a projection
-  bool attention_sinks = false;    // a learned logit per head in the softmax's denominator
-  bool scale_by_layer = false;     // attention_scale / (layer + 1) (GPT-2)
-  std::vector<int64_t> windows;    // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
-  int64_t pinned_sinks = 0;        // first positions that remain visible in layers with a window (StreamingLLM)
+  bool query_key_norm = false;       // of each head, before its rotation
+  bool norm_after_rope = false;      // query_key_norm: after it
+  bool norm_across_heads = false;    // query_key_norm: of all heads as one row (OLMo 2)
+  bool value_norm = false;           // of each head of v, without weights
+  bool attention_gate = false;       // the output is multiplied by the sigmoid of a projection
+  bool attention_sinks = false;      // a learned logit per head in the softmax's denominator
+  bool scale_by_layer = false;       // attention_scale / (layer + 1) (GPT-2)
+  std::vector<int64_t> windows;      // [layers]: keys that a token sees, including itself; 0: all. Empty: no windows
+  int64_t layers_sharing_cache = 0;  // the last ones; see `cache_layer`
+  int64_t pinned_sinks = 0;          // first positions that remain visible in layers with a window (StreamingLLM)
 
   // recurrence
   std::vector<int64_t> delta_layers;  // increasing: layers with the delta rule instead of attention
@@ -143,6 +157,7 @@ struct ModelSpec {
   // MLP
   Mlp mlp = Mlp::kGated;
   int64_t intermediate_size = 0;    // of each expert, if there are experts
+  int64_t sharing_mlp_width = 1;    // of the layers that share a cache, as a multiple of intermediate_size
   std::string activation = "silu";  // silu, gelu, gelu_tanh, relu, squared_relu; gpt-oss: clamped_swiglu
   double swiglu_limit = 0.0;        // clamped_swiglu
   double swiglu_alpha = 0.0;        // clamped_swiglu: gate · sigmoid(alpha · gate)
@@ -160,6 +175,9 @@ struct ModelSpec {
   bool parallel_residual = false;    // attention and MLP read the same x (GPT-J, GPT-NeoX)
   bool shared_norm = false;          // parallel_residual: one norm for both, in a layout of two (Falcon)
   bool residual_after_norm = false;  // the residual is the norm's output (BLOOM's option)
+  bool layer_scalar = false;         // a learned factor on a layer's output
+  int64_t layer_input_size = 0;  // columns of each token's second embedding that each layer reads (Gemma 3n); 0: none
+  int64_t layer_input_vocabulary = 0;
 
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
   int64_t int8_group = 0;         // 8-bit weights when served: columns per scale; 0: not quantised
@@ -176,6 +194,19 @@ struct ModelSpec {
   int64_t expert_layers() const {
     return mlp == Mlp::kExperts ? layers - static_cast<int64_t>(dense_layers.size()) : 0;
   }
+  /// The heads of `layer`.
+  HeadShape heads_of(int64_t layer) const {
+    return window(layer) == 0 && global_heads ? *global_heads : HeadShape{head_dim, key_value_heads, false};
+  }
+  /// The heads of all layers: one shape, or two.
+  std::vector<HeadShape> head_shapes() const;
+  /// Whether `layer` has no keys and values of its own.
+  bool shares_cache(int64_t layer) const { return layer >= layers - layers_sharing_cache; }
+  /// The layer whose keys and values `layer` attends to: itself, or the last one of its kind, with a window or without,
+  /// that shares none.
+  int64_t cache_layer(int64_t layer) const;
+  /// The columns of the MLP of `layer`.
+  int64_t mlp_size(int64_t layer) const { return intermediate_size * (shares_cache(layer) ? sharing_mlp_width : 1); }
   /// The rotary embedding of `layer`.
   const RopeSpec& rope_of(int64_t layer) const { return window(layer) > 0 && local_rope ? *local_rope : rope; }
   /// Whether the queries of `layer` grow with their position.
@@ -191,13 +222,14 @@ struct ModelSpec {
 };
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
-                key_value_heads, head_dim, attention_scale, attention_soft_cap, attention_bias, attention_output_bias,
-                query_key_norm, norm_after_rope, norm_across_heads, attention_gate, attention_sinks, scale_by_layer,
-                windows, chunked_windows, pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope,
-                local_rope, layers_without_rope, query_scaling, mlp, intermediate_size, activation, swiglu_limit,
-                swiglu_alpha, mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate,
-                dense_layers, dense_size, norm_before, parallel_residual, shared_norm, residual_after_norm, dtype,
-                int8_group, eos_ids, bos_id, pad_id);
+                key_value_heads, head_dim, global_heads, attention_scale, attention_soft_cap, attention_bias,
+                attention_output_bias, query_key_norm, norm_after_rope, norm_across_heads, value_norm, attention_gate,
+                attention_sinks, scale_by_layer, windows, layers_sharing_cache, chunked_windows, pinned_sinks,
+                delta_layers, delta_rule, positions, position_offset, rope, local_rope, layers_without_rope,
+                query_scaling, mlp, intermediate_size, sharing_mlp_width, activation, swiglu_limit, swiglu_alpha,
+                mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate, dense_layers,
+                dense_size, norm_before, parallel_residual, shared_norm, residual_after_norm, layer_scalar,
+                layer_input_size, layer_input_vocabulary, dtype, int8_group, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

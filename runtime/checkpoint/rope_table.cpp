@@ -35,6 +35,13 @@ std::vector<float> linear_frequencies(const RopeSpec& rope) {
   return frequencies;
 }
 
+/// Gemma 4: the first pairs of the rotated elements turn, as in a rope of all of them.
+std::vector<float> proportional_frequencies(const RopeSpec& rope) {
+  std::vector<float> frequencies = linear_frequencies(rope);
+  std::fill(frequencies.begin() + rope.turning / 2, frequencies.end(), 0.0f);
+  return frequencies;
+}
+
 /// Llama 3.1: short wavelengths stay, long ones are stretched by the factor, those between are blended.
 std::vector<float> llama3_frequencies(const RopeSpec& rope, double original) {
   const auto factor = static_cast<float>(rope.factor);
@@ -120,6 +127,9 @@ Result<void> check_rope(const RopeSpec& rope, double original) {
     return bad_rope("rotated elements", static_cast<double>(rope.rotated), "an even number");
   }
   if (!(rope.theta > 1.0)) return bad_rope("theta", rope.theta, "more than 1");
+  if (rope.turning < 0 || rope.turning > rope.rotated) {
+    return bad_rope("turning elements", static_cast<double>(rope.turning), fmt::format("0 to {}", rope.rotated));
+  }
   if (!(rope.factor > 0.0)) return bad_rope("factor", rope.factor, "more than 0");
   if (rope.kind != RopeSpec::Kind::kLongrope) return ok();
   if (!(original > 1.0)) return bad_rope("original maximum", original, "more than 1");
@@ -139,6 +149,7 @@ Result<RopeTable> rope_table(const ModelSpec& spec, const RopeSpec& rope) {
   switch (rope.kind) {
     case RopeSpec::Kind::kDefault: return RopeTable{.frequencies = plain_frequencies(rope)};
     case RopeSpec::Kind::kLinear: return RopeTable{.frequencies = linear_frequencies(rope)};
+    case RopeSpec::Kind::kProportional: return RopeTable{.frequencies = proportional_frequencies(rope)};
     case RopeSpec::Kind::kLlama3: return RopeTable{.frequencies = llama3_frequencies(rope, original)};
     case RopeSpec::Kind::kYarn:
       return RopeTable{.frequencies = yarn_frequencies(rope, original), .scale = yarn_scale(rope)};

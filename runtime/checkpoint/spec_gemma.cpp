@@ -81,17 +81,185 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   return spec;
 }
 
+/// The text part of a config of text and images, with what the whole config says of tokens and types.
+Result<json> text_config(const KeyReader& config, std::string_view model_type) {
+  LOCKSTEP_TRY(json text, text_part(config, /*tied=*/true));
+  LOCKSTEP_TRY_VOID(require_plain_weights(KeyReader(text, config.origin() + ": text_config"), model_type));
+  return text;
+}
+
+std::string text_origin(const KeyReader& config) { return config.origin() + ": text_config"; }
+
 Result<ModelSpec> read_gemma3(const KeyReader& config) {
-  LOCKSTEP_TRY(const json text, text_part(config, /*tied=*/true));
-  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()));
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "gemma3_text"));
-  return read_gemma3_text(reader);
+  LOCKSTEP_TRY(const json text, text_config(config, "gemma3_text"));
+  return read_gemma3_text(KeyReader(text, text_origin(config)));
+}
+
+// ---- Gemma 4 ----
+
+/// What differs between the text parts of Gemma 4 and of its version without towers.
+struct Gemma4Defaults {
+  int64_t max_positions, window, layer_input_size;
+};
+constexpr Gemma4Defaults kGemma4{131072, 512, 256};
+constexpr Gemma4Defaults kGemma4Unified{262144, 1024, 0};
+
+constexpr std::string_view kGemma4Idle[] = {
+    // the ropes inside rope_parameters, which the reader takes apart
+    "full_attention",
+    "sliding_attention",
+    // of experts, where there are none
+    "num_experts",
+    "top_k_experts",
+    "moe_intermediate_size",
+};
+
+/// Beside the text part.
+constexpr std::string_view kGemma4ImageIdle[] = {
+    "vision_config",
+    "audio_config",
+    "boi_token_id",
+    "eoi_token_id",
+    "image_token_id",
+    "boa_token_id",
+    "video_token_id",
+    "eoa_token_index",
+    "eoa_token_id",
+    "audio_token_id",
+    "vision_soft_tokens_per_image",
+};
+
+/// The heads of the layers without a window: in `per_layer_config`, as transformers saves them, or in keys of their
+/// own.
+Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& spec) {
+  HeadShape heads{spec.head_dim, spec.key_value_heads, false};
+  LOCKSTEP_TRY(heads.keys_are_values, config.boolean_or("attention_k_eq_v", false));
+  LOCKSTEP_TRY(const auto layers, config.object("per_layer_config"));
+  LOCKSTEP_TRY(const int64_t own_size, config.integer_or("global_head_dim", 512, kWidth));
+  LOCKSTEP_TRY(const int64_t own_heads, config.integer_or("num_global_key_value_heads", spec.key_value_heads, kWidth));
+  if (!layers) {
+    heads.head_dim = own_size;
+    if (heads.keys_are_values) heads.key_value_heads = own_heads;
+    return heads;
+  }
+  const json& all = *config.find("per_layer_config");
+  json first;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const auto found = all.find(std::to_string(layer));
+    const json of_layer = found == all.end() ? json::object() : *found;
+    if (spec.window(layer) == 0 && first.is_null()) first = of_layer;
+    if (of_layer == (spec.window(layer) == 0 ? first : json::object())) continue;
+    return unsupported(config, "per_layer_config", fmt::format("{} of layer {}", of_layer.dump(), layer),
+                       "the same for all layers without a window, and nothing for the others");
+  }
+  const KeyReader keys(first, config.origin() + ": per_layer_config");
+  LOCKSTEP_TRY(heads.head_dim, keys.integer_or("head_dim", spec.head_dim, kWidth));
+  LOCKSTEP_TRY(heads.key_value_heads, keys.integer_or("num_key_value_heads", spec.key_value_heads, kWidth));
+  for (const auto& [key, value] : first.items()) {
+    if (key == "head_dim" || key == "num_key_value_heads") continue;
+    return unsupported(keys, key, describe(value), "head_dim and num_key_value_heads");
+  }
+  return heads;
+}
+
+/// Reads the heads of all layers, and which layers share keys and values.
+Result<void> read_gemma4_heads(const KeyReader& config, int64_t default_window, ModelSpec& spec) {
+  LOCKSTEP_TRY(const auto window, read_window(config, default_window));
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [](int64_t layer) { return (layer + 1) % 6 != 0; }, spec));
+  if (!spec.windows.empty()) spec.windows.back() = 0;  // the last layer always sees everything
+  LOCKSTEP_TRY(const HeadShape global, read_global_heads(config, spec));
+  if (spec.query_heads % global.key_value_heads != 0) {
+    return config.wrong("num_global_key_value_heads", fmt::format("a divisor of the {} query heads", spec.query_heads));
+  }
+  if (global != HeadShape{spec.head_dim, spec.key_value_heads, false}) spec.global_heads = global;
+  LOCKSTEP_TRY(spec.layers_sharing_cache, config.integer_or("num_kv_shared_layers", 0, {0, spec.layers - 1}));
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if ((spec.window(spec.cache_layer(layer)) > 0) == (spec.window(layer) > 0)) continue;
+    return config.wrong("num_kv_shared_layers",
+                        fmt::format("a layer like layer {} among those that do not share theirs", layer));
+  }
+  LOCKSTEP_TRY(const bool is_wide, config.boolean_or("use_double_wide_mlp", false));
+  spec.sharing_mlp_width = is_wide ? 2 : 1;
+  return ok();
+}
+
+Result<void> read_gemma4_ropes(const KeyReader& config, ModelSpec& spec) {
+  static const json kRopes = {
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+      {"full_attention", {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.25}, {"rope_theta", 1e6}}}};
+  const json* ropes = config.find("rope_parameters");
+  const json of_layers = {{"rope_parameters", ropes != nullptr ? *ropes : kRopes}};
+  const KeyReader reader(of_layers, config.origin());
+  ModelSpec global = spec;
+  if (spec.global_heads) global.head_dim = spec.global_heads->head_dim;
+  LOCKSTEP_TRY(spec.rope, read_layer_rope(reader, global, "full_attention", nullptr, {"rope_theta", 1e6}));
+  LOCKSTEP_TRY(const RopeSpec local,
+               read_layer_rope(reader, spec, "sliding_attention", nullptr, {"rope_theta", 10000.0}));
+  if (local != spec.rope) spec.local_rope = local;
+  return ok();
+}
+
+Result<void> read_layer_inputs(const KeyReader& config, int64_t default_size, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.layer_input_size, config.integer_or("hidden_size_per_layer_input", default_size, {0, kWidth.most}));
+  LOCKSTEP_TRY(spec.layer_input_vocabulary, config.integer_or("vocab_size_per_layer_input", 262144, kWidth));
+  return ok();
+}
+
+/// Prompts of text are causal under "vision" too: only the tokens of an image see each other.
+Result<void> require_causal_text(const KeyReader& config) {
+  LOCKSTEP_TRY(const std::string found, config.text_or("use_bidirectional_attention", "vision"));
+  if (found == "vision") return ok();
+  return unsupported(config, "use_bidirectional_attention", fmt::format("\"{}\"", found), "null or \"vision\"");
+}
+
+Result<ModelSpec> read_gemma4(const KeyReader& config, const Gemma4Defaults& defaults) {
+  LOCKSTEP_TRY_VOID(require_causal_text(config));
+  LOCKSTEP_TRY_VOID(require_switch(config, "enable_moe_block", false));
+  FamilyKeys keys = gemma3_keys();
+  keys.layers.otherwise = 30;
+  keys.vocabulary.otherwise = 262144;
+  keys.max_positions.otherwise = defaults.max_positions;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gemma4_text", keys));
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
+  LOCKSTEP_TRY(spec.logit_soft_cap, read_soft_cap(config, "final_logit_softcapping", 0.0));
+  spec.attention_scale = 1.0;
+  spec.embedding_scale = std::sqrt(static_cast<double>(spec.hidden_size));
+  spec.query_key_norm = spec.value_norm = spec.layer_scalar = true;
+  LOCKSTEP_TRY_VOID(read_gemma4_heads(config, defaults.window, spec));
+  LOCKSTEP_TRY_VOID(read_gemma4_ropes(config, spec));
+  LOCKSTEP_TRY_VOID(read_layer_inputs(config, defaults.layer_input_size, spec));
+  return spec;
+}
+
+Result<ModelSpec> read_gemma4_text(const KeyReader& config) { return read_gemma4(config, kGemma4); }
+
+Result<ModelSpec> read_gemma4_unified_text(const KeyReader& config) { return read_gemma4(config, kGemma4Unified); }
+
+/// The text part of a checkpoint for images and sounds.
+Result<ModelSpec> read_gemma4_part(const KeyReader& config, const Gemma4Defaults& defaults) {
+  LOCKSTEP_TRY(const json text, text_config(config, "gemma4_text"));
+  KeyReader::Names read{"model_type"};
+  const KeyReader reader(text, text_origin(config), &read);
+  LOCKSTEP_TRY(ModelSpec spec, read_gemma4(reader, defaults));
+  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kGemma4Idle));
+  return spec;
+}
+
+Result<ModelSpec> read_gemma4_images(const KeyReader& config) { return read_gemma4_part(config, kGemma4); }
+
+Result<ModelSpec> read_gemma4_unified_images(const KeyReader& config) {
+  return read_gemma4_part(config, kGemma4Unified);
 }
 
 constexpr ModelType kGemmaTypes[] = {
     {"gemma2", "Gemma2ForCausalLM", read_gemma2},
     {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
     {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+    {"gemma4", "Gemma4ForConditionalGeneration", read_gemma4_images, kGemma4ImageIdle},
+    {"gemma4_text", "Gemma4ForCausalLM", read_gemma4_text, kGemma4Idle},
+    {"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", read_gemma4_unified_images, kGemma4ImageIdle},
+    {"gemma4_unified_text", "Gemma4UnifiedForCausalLM", read_gemma4_unified_text, kGemma4Idle},
 };
 
 }  // namespace

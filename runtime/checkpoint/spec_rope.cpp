@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
 #include <utility>
 
 #include "runtime/checkpoint/spec_keys.h"
@@ -19,8 +20,11 @@ struct KindName {
   Kind kind;
 };
 
-constexpr std::array<KindName, 4> kKinds = {
-    {{"default", Kind::kDefault}, {"linear", Kind::kLinear}, {"llama3", Kind::kLlama3}, {"yarn", Kind::kYarn}}};
+constexpr std::array<KindName, 5> kKinds = {{{"default", Kind::kDefault},
+                                             {"linear", Kind::kLinear},
+                                             {"llama3", Kind::kLlama3},
+                                             {"yarn", Kind::kYarn},
+                                             {"proportional", Kind::kProportional}}};
 
 /// Phi-3's kinds; two older names mean longrope.
 constexpr std::array<KindName, 4> kLongropeKinds = {
@@ -29,11 +33,13 @@ constexpr std::array<KindName, 4> kLongropeKinds = {
 Result<Kind> read_kind(const KeyReader& rope, const RopeKeys& keys) {
   LOCKSTEP_TRY(const std::string older, rope.text_or("type", "default"));
   LOCKSTEP_TRY(const std::string name, rope.text_or("rope_type", older));
-  for (const KindName& known : keys.longrope ? kLongropeKinds : kKinds) {
+  const std::span<const KindName> kinds =
+      keys.longrope ? std::span<const KindName>(kLongropeKinds) : std::span<const KindName>(kKinds);
+  for (const KindName& known : kinds) {
     if (known.name == name) return known.kind;
   }
   return unsupported(rope, "rope_type", fmt::format("\"{}\"", name),
-                     keys.longrope ? "default or longrope" : "default, linear, llama3 or yarn");
+                     keys.longrope ? "default or longrope" : "default, linear, llama3, yarn or proportional");
 }
 
 Result<void> read_llama3(const KeyReader& rope, RopeSpec& spec) {
@@ -128,6 +134,10 @@ Result<int64_t> rotated_elements(const KeyReader& config, std::string_view key, 
 Result<void> read_kind_keys(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys, int64_t max_positions,
                             RopeSpec& spec) {
   if (spec.kind == Kind::kDefault) return ok();
+  if (spec.kind == Kind::kProportional) {
+    LOCKSTEP_TRY(spec.factor, rope.number_or("factor", 1.0, kPositive));
+    return ok();
+  }
   if (spec.kind != Kind::kLinear) {
     LOCKSTEP_TRY(spec.original_max_positions, read_original_maximum(config, rope, keys, max_positions));
   }
@@ -158,7 +168,10 @@ Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const
       return unsupported(*rope, "llama_4_scaling_beta", describe(*rope->find("llama_4_scaling_beta")), "none");
     }
   }
-  LOCKSTEP_TRY(result.rotated, rotated_elements(config, keys.rotated.name, part, spec, keys.partial));
+  const bool is_proportional = result.kind == Kind::kProportional;  // all elements rotate, some with the frequency 0
+  if (is_proportional) result.turning = static_cast<int64_t>(part * static_cast<double>(spec.head_dim) / 2) * 2;
+  LOCKSTEP_TRY(result.rotated,
+               rotated_elements(config, keys.rotated.name, is_proportional ? 1.0 : part, spec, keys.partial));
   if (rope) LOCKSTEP_TRY_VOID(read_kind_keys(config, *rope, keys, spec.max_positions, result));
   return result;
 }

@@ -36,6 +36,22 @@ constexpr StoredForm kLlamaLayer[] = {
     {"mlp.down_proj.*", "mlp.down_proj.*"},
 };
 
+constexpr StoredForm kGemma4Model[] = {
+    {"model.embed_tokens_per_layer.*", "{p}embed_tokens_per_layer.*"},
+    {"model.per_layer_model_projection.*", "{p}per_layer_model_projection.*"},
+    {"model.per_layer_projection_norm.*", "{p}per_layer_projection_norm.*"},
+    {"model.embed_tokens.*", "{p}embed_tokens.*"},
+    {"model.norm.*", "{p}norm.*"},
+    {"lm_head.*", "lm_head.*"},
+    {"lm_head.*", "language_model.lm_head.*"},
+};
+constexpr StoredForm kGemma4Layer[] = {
+    {"per_layer_input_gate.*", "per_layer_input_gate.*"},
+    {"per_layer_projection.*", "per_layer_projection.*"},
+    {"post_per_layer_input_norm.*", "post_per_layer_input_norm.*"},
+    {"layer_scalar", "layer_scalar"},
+};
+
 constexpr StoredForm kPhi3Layer[] = {
     {"self_attn.q_proj.*", "self_attn.qkv_proj.*", kQuery}, {"self_attn.k_proj.*", "self_attn.qkv_proj.*", kKey},
     {"self_attn.v_proj.*", "self_attn.qkv_proj.*", kValue}, {"mlp.gate_proj.*", "mlp.gate_up_proj.*", kFirstHalf},
@@ -287,6 +303,7 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "phi") return {kLlamaPrefixes, "layers.{n}.", kPhiModel, {kPhiLayer, kLlamaLayer}};
   if (model_type == "opt") return {kOptPrefixes, "layers.{n}.", kOptModel, {kOptLayer}};
   if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};
+  if (model_type == "gemma4_text") return {kLlamaPrefixes, "layers.{n}.", kGemma4Model, {kLlamaLayer, kGemma4Layer}};
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "granitemoe") llama.layer_forms.push_back(kGraniteMoeLayer);

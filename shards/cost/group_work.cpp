@@ -15,7 +15,7 @@ int64_t roots_of(const BlockSplit& split, int rank) {
 }
 
 /// The inputs of a rank's graph sizes.
-std::array<int64_t, 13> sizes_of(const partition::Partition& partition, int rank) {
+std::array<int64_t, 18> sizes_of(const partition::Partition& partition, int rank) {
   const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
   const bool sums_by_rank = partition.numerics == partition::Numerics::kFast;
   return {part.heads.query.size(),
@@ -30,7 +30,12 @@ std::array<int64_t, 13> sizes_of(const partition::Partition& partition, int rank
           partition.shared_expert.of(rank).size(),
           roots_of(partition.shared_expert.blocks, rank),
           partition.dense_layers.of(rank).size(),
-          roots_of(partition.dense_layers.blocks, rank)};
+          roots_of(partition.dense_layers.blocks, rank),
+          part.delta_heads.query.size(),
+          part.delta_heads.key_value.size(),
+          sums_by_rank ? 1 : roots_of(partition.delta_blocks, rank),
+          part.global.heads.size(),
+          part.global.rows.size()};
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
                              const shards::ShardOptions& options) {
   GroupWork group;
   group.chunk = options.chunk;
-  std::map<std::array<int64_t, 13>, size_t> known;  // sizes, and the first rank with them
+  std::map<std::array<int64_t, 18>, size_t> known;  // sizes, and the first rank with them
   for (int rank = 0; rank < partition.ranks(); ++rank) {
     const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
     group.like.push_back(static_cast<int>(found->second));

@@ -47,7 +47,8 @@ ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
   const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
   x = add(step, x, step.norm(attended, layer_name(layer, kSecondNorm)));
   const ValueId fed = step.mlp(step.norm(x, layer_name(layer, "pre_feedforward_layernorm")), layer);
-  return add(step, x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
+  x = add(step, x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
+  return step.scale_layer(step.add_layer_input(x, layer), layer);
 }
 
 ValueId build_layer(StepBuilder& step, ValueId x, int64_t layer, Layout layout) {

@@ -11,7 +11,7 @@ enum class Layout {
   kParallelOneNorm,   // x += attention(norm(x)) + mlp(norm(x)), one norm for both and one all-reduce a layer: GPT-J
   kParallelTwoNorms,  // the same with two norms: GPT-NeoX
   kNormedBlocks,      // x += norm(attention(x)); x += norm(mlp(x)): EXAONE 4
-  kSandwich,          // x += norm(attention(norm(x))); x += norm(mlp(norm(x))): Gemma 2 and 3
+  kSandwich,          // x += norm(attention(norm(x))); x += norm(mlp(norm(x))): Gemma
 };
 
 /// Builds the blocks of all layers and the end of the step. The spec changes two layouts: without

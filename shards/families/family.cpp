@@ -30,6 +30,7 @@ constexpr Family kFamilies[] = {
     {"falcon", Layout::kParallelTwoNorms, Norm::kLayer},  // one norm, or sequential, if its config says so
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
+    {"gemma4_text", Layout::kSandwich, Norm::kRmsRoundedOnce},
     {"glm4", Layout::kSandwich, Norm::kRms},
     {"glm4_moe", Layout::kSequential, Norm::kRms},
     {"gpt2", Layout::kSequential, Norm::kLayer},
@@ -95,6 +96,12 @@ Result<Step> build_step(const checkpoint::ModelSpec& spec, const partition::Part
                  fmt::format("[shards/families] cannot build the model: found model_type \"{}\", expected one of {}; "
                              "use a model of these families",
                              spec.model_type, fmt::join(family_names(), ", "))};
+  }
+  if (spec.layer_input_size > 0 && shape.embeddings == StepShape::Embeddings::kMixed) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[shards/families] cannot read prompts of embeddings: found \"{}\", whose layers read an "
+                             "embedding of each token's id, expected a model without such inputs; give token ids",
+                             spec.model_type)};
   }
   return build_layers(StepBuilder(spec, partition, shape, family->norm), family->layout, family->scaled);
 }

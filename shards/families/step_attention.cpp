@@ -16,8 +16,8 @@ using checkpoint::RopeSpec;
 using graph::ValueId;
 
 /// The local cache head of each local query head.
-std::vector<int64_t> head_map(const ModelSpec& spec, const partition::RankHeads& heads) {
-  const int64_t group = spec.query_heads / spec.key_value_heads;
+std::vector<int64_t> head_map(const ModelSpec& spec, int64_t key_value_heads, const partition::RankHeads& heads) {
+  const int64_t group = spec.query_heads / key_value_heads;
   std::vector<int64_t> map;
   for (int64_t head = heads.query.begin; head < heads.query.end; ++head) {
     map.push_back(head / group - heads.key_value.begin);
@@ -72,10 +72,14 @@ ValueId StepBuilder::rotate(ValueId x, const Rotation& rotation, int64_t heads, 
   return graph_.rope(std::move(operands), heads, rotation.scale, rotation.pairs);
 }
 
-/// Norms each head by one weight, which is whole on every rank.
-ValueId StepBuilder::head_norm(ValueId x, const std::string& name, int64_t heads) {
-  return graph_.rms_norm(x, whole_weight(name, {spec_.head_dim}), spec_.norm_epsilon, heads,
-                         norm_ == Norm::kRmsPlusOne ? 1.0 : 0.0);
+StepBuilder::LayerHeads StepBuilder::heads_of(int64_t layer, const partition::RankPart& part) const {
+  const partition::KeyValuePart own = partition::key_values_of(spec_, part, layer);
+  return {spec_.heads_of(layer), {part.heads.query, own.heads}, own.rows};
+}
+
+/// Norms each of `count` heads by one weight, which is whole on every rank.
+ValueId StepBuilder::head_norm(ValueId x, const std::string& name, const LayerHeads& heads, int64_t count) {
+  return rms_norm(x, whole_weight(name, {heads.shape.head_dim}), count);
 }
 
 ValueId StepBuilder::norm_across_heads(ValueId all, const std::string& name, Range own) {
@@ -96,7 +100,9 @@ int64_t StepBuilder::window_of(int64_t layer) const {
 }
 
 graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std::string& prefix) {
-  graph::AttentionOptions options{.head_map = head_map(spec_, attended_heads()),
+  const LayerHeads heads = heads_of(layer, part_);
+  const partition::RankHeads attended = attended_heads(heads);
+  graph::AttentionOptions options{.head_map = head_map(spec_, heads.shape.key_value_heads, attended),
                                   .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
                                   .kernel = shape_.kind == StepKind::kDecode ? "decode" : "prefill",
                                   .window = window_of(layer),
@@ -105,10 +111,10 @@ graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std:
                                   .soft_cap = spec_.attention_soft_cap,
                                   .bound = shape_.bound};
   if (spec_.attention_sinks) {
-    options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {attended_heads().query});
+    options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {attended.query});
   }
   if (spec_.positions == Positions::kAlibi) {
-    options.slopes = graph_.constant("alibi.slopes", alibi_slopes(spec_.query_heads, attended_heads().query));
+    options.slopes = graph_.constant("alibi.slopes", alibi_slopes(spec_.query_heads, attended.query));
   }
   return options;
 }
@@ -129,127 +135,143 @@ ValueId StepBuilder::scaled_by_position(ValueId queries) {
                                   scaling.every, scaling.offset);
 }
 
-partition::RankHeads StepBuilder::attended_heads() const {
-  if (!is_over_batch()) return part_.heads;
-  return {{0, spec_.query_heads}, {0, spec_.key_value_heads}};
+partition::RankHeads StepBuilder::attended_heads(const LayerHeads& heads) const {
+  if (!is_over_batch()) return heads.own;
+  return {{0, spec_.query_heads}, {0, heads.shape.key_value_heads}};
 }
 
-std::vector<int64_t> StepBuilder::query_columns() const {
-  std::vector<int64_t> columns;
-  for (const partition::RankPart& part : partition_.parts) columns.push_back(part.heads.query.size() * spec_.head_dim);
-  return columns;
-}
-
-std::vector<int64_t> StepBuilder::key_columns() const {
+std::vector<int64_t> StepBuilder::query_columns(int64_t layer) const {
   std::vector<int64_t> columns;
   for (const partition::RankPart& part : partition_.parts) {
-    columns.push_back(part.heads.key_value.size() * spec_.head_dim);
+    columns.push_back(part.heads.query.size() * spec_.heads_of(layer).head_dim);
   }
   return columns;
 }
 
-ValueId StepBuilder::queries_of_all(ValueId q) { return is_over_batch() ? graph_.all_gather(q, query_columns()) : q; }
+std::vector<int64_t> StepBuilder::key_columns(int64_t layer) const {
+  std::vector<int64_t> columns;
+  for (const partition::RankPart& part : partition_.parts) {
+    const LayerHeads heads = heads_of(layer, part);
+    columns.push_back(heads.own.key_value.size() * heads.shape.head_dim);
+  }
+  return columns;
+}
+
+ValueId StepBuilder::queries_of_all(ValueId q, int64_t layer) {
+  return is_over_batch() ? graph_.all_gather(q, query_columns(layer)) : q;
+}
 
 /// The weights or biases (`kind`) of the rows that this rank computes of k's projection and v's, one after the other.
-ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole) {
+ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole,
+                                    const LayerHeads& heads) {
   std::vector<graph::WeightSlice> slices;
   int64_t first = 0;  // of the projection among the rows of both
   for (const char* const projection : {"k_proj.", "v_proj."}) {
+    if (first > 0 && heads.shape.keys_are_values) break;
     const std::string name = prefix + projection + kind;
     tensors_.emplace(name, whole);
-    const Range rows{std::max<int64_t>(part_.key_value_rows.begin - first, 0),
-                     std::min(part_.key_value_rows.end - first, whole[0])};
+    const Range rows{std::max<int64_t>(heads.rows.begin - first, 0), std::min(heads.rows.end - first, whole[0])};
     first += whole[0];
     if (rows.size() <= 0) continue;
     slices.push_back({name, {rows}});
     for (size_t axis = 1; axis < whole.rank(); ++axis) slices.back().range.push_back({0, whole[axis]});
   }
   std::vector<int64_t> dims = whole.dims();
-  dims[0] = part_.key_value_rows.size();
+  dims[0] = heads.rows.size();
   return graph_.weight(prefix + "kv_proj." + kind, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
 }
 
-std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix) {
-  const int64_t width = spec_.key_value_heads * spec_.head_dim;
-  const Range own = scaled(part_.heads.key_value, spec_.head_dim);
+std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix, int64_t layer) {
+  const LayerHeads heads = heads_of(layer, part_);
+  const int64_t width = heads.shape.key_value_heads * heads.shape.head_dim;
+  const Range own = scaled(heads.own.key_value, heads.shape.head_dim);
   const Shape whole{width, spec_.hidden_size};
   if (!partition_.gathers_key_values()) {
     const Bias bias = bias_if(spec_.attention_bias);
     ValueId k = column_parallel(x, prefix + "k_proj", own, whole, bias);
-    if (spec_.norm_across_heads) k = gathered_norm(k, prefix + "k_norm.weight", own, key_columns());
+    if (heads.shape.keys_are_values) return {k, k};
+    if (spec_.norm_across_heads) k = gathered_norm(k, prefix + "k_norm.weight", own, key_columns(layer));
     return {k, column_parallel(x, prefix + "v_proj", own, whole, bias)};
   }
   std::optional<ValueId> bias;
-  const ValueId weights = key_value_rows(prefix, "weight", whole);
-  if (spec_.attention_bias) bias = key_value_rows(prefix, "bias", {width});
+  const ValueId weights = key_value_rows(prefix, "weight", whole, heads);
+  if (spec_.attention_bias) bias = key_value_rows(prefix, "bias", {width}, heads);
   const ValueId pieces = graph_.linear(x, weights, bias, std::nullopt, spec_.int8_group);
   std::vector<int64_t> parts;
-  for (const partition::RankPart& part : partition_.parts) parts.push_back(part.key_value_rows.size());
+  for (const partition::RankPart& part : partition_.parts) parts.push_back(heads_of(layer, part).rows.size());
   const ValueId all = graph_.all_gather(pieces, std::move(parts));
   const ValueId k = spec_.norm_across_heads
                         ? norm_across_heads(graph_.columns(all, {0, width}), prefix + "k_norm.weight", own)
                         : graph_.columns(all, own);
+  if (heads.shape.keys_are_values) return {k, k};
   return {k, graph_.columns(all, {width + own.begin, width + own.end})};
 }
 
 StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
-  const int64_t hidden = spec_.hidden_size, width = spec_.head_dim;
-  const partition::RankHeads& own = part_.heads;
-  const Range query = scaled(own.query, width);
+  const LayerHeads heads = heads_of(layer, part_);
+  const int64_t hidden = spec_.hidden_size, width = heads.shape.head_dim;
+  const int64_t queries = heads.own.query.size(), keys = heads.own.key_value.size();
+  const Range query = scaled(heads.own.query, width);
   const Shape query_shape{spec_.query_heads * width, hidden};
 
   ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias_if(spec_.attention_bias));
-  auto [k, v] = key_values(x, prefix);
-  const auto norm_heads = [&](ValueId& queries, ValueId& keys) {
-    queries = head_norm(queries, prefix + "q_norm.weight", own.query.size());
-    keys = head_norm(keys, prefix + "k_norm.weight", own.key_value.size());
+  std::optional<std::pair<ValueId, ValueId>> own;
+  if (!spec_.shares_cache(layer)) own = key_values(x, prefix, layer);
+  if (own && spec_.value_norm) own->second = rms_norm(own->second, std::nullopt, keys);
+  const auto norm_heads = [&] {
+    q = head_norm(q, prefix + "q_norm.weight", heads, queries);
+    if (own) own->first = head_norm(own->first, prefix + "k_norm.weight", heads, keys);
   };
   if (spec_.norm_across_heads) {  // those of k: in key_values
-    q = gathered_norm(q, prefix + "q_norm.weight", query, query_columns());
+    q = gathered_norm(q, prefix + "q_norm.weight", query, query_columns(layer));
   } else if (spec_.query_key_norm && !spec_.norm_after_rope) {
-    norm_heads(q, k);
+    norm_heads();
   }
   graph::AttentionOptions options = attention_options(layer, prefix);
   if (options.pinned > 0) options.pinned_q = q;
   if (spec_.has_rope(layer)) {
     const Rotation rotation = rotation_of(layer);
     if (options.pinned > 0) {
-      const ValueId place = position_up_to(options.pinned + options.window - 1);
-      options.pinned_q = rotate(q, rotation, own.query.size(), place);
+      options.pinned_q = rotate(q, rotation, queries, position_up_to(options.pinned + options.window - 1));
     }
-    q = rotate(q, rotation, own.query.size(), position_);
-    k = rotate(k, rotation, own.key_value.size(), position_);
+    q = rotate(q, rotation, queries, position_);
+    if (own) own->first = rotate(own->first, rotation, keys, position_);
   }
   if (spec_.query_key_norm && spec_.norm_after_rope) {
-    norm_heads(q, k);
-    if (options.pinned_q) options.pinned_q = head_norm(*options.pinned_q, prefix + "q_norm.weight", own.query.size());
+    norm_heads();
+    if (options.pinned_q) options.pinned_q = head_norm(*options.pinned_q, prefix + "q_norm.weight", heads, queries);
   }
   if (spec_.scales_queries(layer)) {
     q = scaled_by_position(q);
     if (options.pinned_q) options.pinned_q = scaled_by_position(*options.pinned_q);
   }
-  q = queries_of_all(q);
-  if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q);
-  ValueId heads = attend(q, k, v, layer, std::move(options));
+  q = queries_of_all(q, layer);
+  if (options.pinned_q) options.pinned_q = queries_of_all(*options.pinned_q, layer);
+  ValueId attended = attend(q, own, layer, std::move(options));
   if (spec_.attention_gate) {
     const ValueId gate = column_parallel(x, prefix + "gate_proj", query, query_shape, bias_if(spec_.attention_bias));
-    heads = graph_.gated_activation(gate, heads, "sigmoid");
+    attended = graph_.gated_activation(gate, attended, "sigmoid");
   }
-  return row_parallel(heads, prefix + "o_proj", query, {hidden, spec_.query_heads * width}, partition_.attention_blocks,
-                      width, bias_if(spec_.attention_output_bias));
+  return row_parallel(attended, prefix + "o_proj", query, {hidden, spec_.query_heads * width},
+                      partition_.attention_blocks, width, bias_if(spec_.attention_output_bias));
 }
 
-ValueId StepBuilder::attend(ValueId q, ValueId k, ValueId v, int64_t layer, graph::AttentionOptions options) {
+ValueId StepBuilder::attend(ValueId q, std::optional<std::pair<ValueId, ValueId>> own, int64_t layer,
+                            graph::AttentionOptions options) {
+  const LayerHeads heads = heads_of(layer, part_);
   const int64_t ring = options.pinned + options.window - 1 + shape_.most_rows;
   const int64_t tokens = options.window > 0 ? std::min(ring, shape_.capacity) : shape_.capacity;
-  const TensorType cache{shape_.dtype, {cache_slots(), part_.heads.key_value.size(), tokens, spec_.head_dim}};
-  const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", layer), cache);
-  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", layer), cache);
-  graph_.kv_append(k, k_cache, cache_slot_, position_, options.window, options.pinned);
-  graph_.kv_append(v, v_cache, cache_slot_, position_, options.window, options.pinned);
-  const ValueId heads = graph_.attention(q, k_cache, v_cache, cache_slot_, position_, std::move(options));
-  return is_over_batch() ? graph_.rows_of_owners(heads, slot_, cache_slots(), query_columns()) : heads;
+  const TensorType cache{shape_.dtype, {cache_slots(), heads.own.key_value.size(), tokens, heads.shape.head_dim}};
+  const int64_t source = spec_.cache_layer(layer);
+  const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", source), cache);
+  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", source), cache);
+  if (own) {
+    graph_.kv_append(own->first, k_cache, cache_slot_, position_, options.window, options.pinned);
+    graph_.kv_append(own->second, v_cache, cache_slot_, position_, options.window, options.pinned);
+  }
+  const ValueId attended = graph_.attention(q, k_cache, v_cache, cache_slot_, position_, std::move(options));
+  return is_over_batch() ? graph_.rows_of_owners(attended, slot_, cache_slots(), query_columns(layer)) : attended;
 }
 
 }  // namespace lockstep::families

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "runtime/sampling/slot.h"
 
 namespace lockstep::families {
@@ -88,6 +91,7 @@ ValueId StepBuilder::embedding(Scaled scaled) {
   if (spec_.embedding_size != spec_.hidden_size) {
     x = graph_.linear(x, whole_weight("model.project_in.weight", {spec_.hidden_size, spec_.embedding_size}));
   }
+  if (spec_.layer_input_size > 0) layer_inputs_ = layer_inputs(x);
   if (spec_.positions != checkpoint::Positions::kLearned) return x;
   const ValueId places =
       whole_weight("model.embed_positions.weight", {spec_.max_positions + spec_.position_offset, spec_.hidden_size});
@@ -98,14 +102,58 @@ ValueId StepBuilder::norm(ValueId x, const std::string& name) {
   const Shape whole{graph_.type_of(x).shape[1]};
   const ValueId weights = whole_weight(name + ".weight", whole);
   switch (norm_) {
-    case Norm::kRms: return graph_.rms_norm(x, weights, spec_.norm_epsilon);
-    case Norm::kRmsPlusOne: return graph_.rms_norm(x, weights, spec_.norm_epsilon, /*heads=*/1, /*offset=*/1.0);
+    case Norm::kRms:
+    case Norm::kRmsRoundedOnce:
+    case Norm::kRmsPlusOne: return rms_norm(x, weights, /*heads=*/1);
     case Norm::kLayer: return graph_.layer_norm(x, weights, whole_weight(name + ".bias", whole), spec_.norm_epsilon);
     case Norm::kLayerNoBias: return graph_.layer_norm(x, weights, std::nullopt, spec_.norm_epsilon);
     case Norm::kLayerPlusOne:
       return graph_.layer_norm(x, weights, whole_weight(name + ".bias", whole), spec_.norm_epsilon, /*offset=*/1.0);
   }
   return x;
+}
+
+ValueId StepBuilder::rms_norm(ValueId x, std::optional<ValueId> weight, int64_t heads) {
+  std::optional<double> offset;
+  if (norm_ == Norm::kRmsRoundedOnce) offset = 0.0;
+  if (norm_ == Norm::kRmsPlusOne) offset = 1.0;
+  return graph_.rms_norm(x, weight, spec_.norm_epsilon, heads, offset);
+}
+
+ValueId StepBuilder::layer_inputs(ValueId x) {
+  const int64_t size = spec_.layer_input_size, width = spec_.layers * size;
+  const std::vector<int64_t> parts = partition_.layer_input_parts(spec_);
+  const auto first = std::accumulate(parts.begin(), parts.begin() + shape_.rank, int64_t{0});
+  const Range own{first, first + parts[static_cast<size_t>(shape_.rank)]};
+  const auto gathered = [&](ValueId columns) {
+    return partition_.ranks() > 1 ? graph_.all_gather(columns, parts) : columns;
+  };
+  const ValueId table = weight("model.embed_tokens_per_layer.weight", {spec_.layer_input_vocabulary, width},
+                               {{0, spec_.layer_input_vocabulary}, own});
+  const float scale = round_to(shape_.dtype, static_cast<float>(std::sqrt(static_cast<double>(size))));
+  const ValueId of_token = graph_.scale(gathered(graph_.lookup(ids_, table, /*offset=*/0)), scale);
+  const ValueId projected =
+      column_parallel(x, "model.per_layer_model_projection", own, {width, spec_.hidden_size}, Bias::kNone);
+  const ValueId context = graph_.scale(gathered(projected), 1.0 / std::sqrt(static_cast<double>(spec_.hidden_size)));
+  const ValueId normed =
+      rms_norm(context, whole_weight("model.per_layer_projection_norm.weight", {size}), spec_.layers);
+  return graph_.scale(graph_.add(normed, of_token), std::sqrt(0.5));
+}
+
+ValueId StepBuilder::add_layer_input(ValueId x, int64_t layer) {
+  if (!layer_inputs_) return x;
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  const int64_t size = spec_.layer_input_size, hidden = spec_.hidden_size;
+  const ValueId gate = column_parallel(x, prefix + "per_layer_input_gate", {0, size}, {size, hidden}, Bias::kNone);
+  const ValueId input = graph_.columns(*layer_inputs_, {layer * size, (layer + 1) * size});
+  const ValueId projected = column_parallel(graph_.gated_activation(gate, input, spec_.activation),
+                                            prefix + "per_layer_projection", {0, hidden}, {hidden, size}, Bias::kNone);
+  return graph_.add(x, norm(projected, prefix + "post_per_layer_input_norm"));
+}
+
+ValueId StepBuilder::scale_layer(ValueId x, int64_t layer) {
+  if (!spec_.layer_scalar) return x;
+  return graph_.multiply(x, whole_weight(fmt::format("model.layers.{}.layer_scalar", layer), {1}));
 }
 
 ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias) {

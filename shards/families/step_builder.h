@@ -20,9 +20,9 @@
 
 namespace lockstep::families {
 
-/// The norm of a family: root mean square times w or 1 + w; or mean and variance, times w, plus a bias or none, or
-/// times 1 + w.
-enum class Norm { kRms, kRmsPlusOne, kLayer, kLayerNoBias, kLayerPlusOne };
+/// The norm of a family: root mean square times w, or times w or 1 + w and rounded once; or mean and variance, times w,
+/// plus a bias or none, or times 1 + w.
+enum class Norm { kRms, kRmsRoundedOnce, kRmsPlusOne, kLayer, kLayerNoBias, kLayerPlusOne };
 
 /// Which embeddings of a step the scale is applied to: those of ids, or the given ones of a prompt as well.
 enum class Scaled { kOfIds, kAll };
@@ -54,6 +54,12 @@ class StepBuilder {
   /// Each is summed and rounded by itself, so the bits are those of two all-reduces.
   graph::ValueId attention_plus_mlp(graph::ValueId x, graph::ValueId y, int64_t layer);
 
+  /// dt[T, d]: x plus what the layer makes of x and of the token's embedding for this layer (`layer_input_size`).
+  graph::ValueId add_layer_input(graph::ValueId x, int64_t layer);
+
+  /// dt[T, d]: x times the layer's learned factor (`layer_scalar`).
+  graph::ValueId scale_layer(graph::ValueId x, int64_t layer);
+
   /// Ends the step: the rows whose next token is wanted are normed (unless a post-norm model has done so), compared
   /// between ranks, projected on the vocabulary and sampled, or scored.
   Step finish(graph::ValueId x) &&;
@@ -66,6 +72,13 @@ class StepBuilder {
     graph::ValueId roots;  // f32[roots, T, d]
     const BlockSplit* blocks;
     std::string bias;  // to add after the sum; empty: none
+  };
+
+  /// The heads of a layer: their shape, this rank's, and its rows of gathered k and v.
+  struct LayerHeads {
+    checkpoint::HeadShape shape;
+    partition::RankHeads own;
+    Range rows;
   };
 
   static Bias bias_if(bool present) { return present ? Bias::kPresent : Bias::kNone; }
@@ -83,6 +96,11 @@ class StepBuilder {
   graph::ValueId reduce(const Partial& partial);
   bool sums_by_rank() const { return partition_.numerics == partition::Numerics::kFast; }
   graph::ValueId with_bias(graph::ValueId x, const std::string& name);
+  /// The family's norm of each head, by a weight or by 1.
+  graph::ValueId rms_norm(graph::ValueId x, std::optional<graph::ValueId> weight, int64_t heads);
+  /// dt[T, layers · layer_input_size]: every layer's input, made of the token's embeddings: x and those of a second
+  /// table.
+  graph::ValueId layer_inputs(graph::ValueId x);
 
   // step_attention.cpp
   struct Rotation;
@@ -91,7 +109,8 @@ class StepBuilder {
   /// The rows' positions, clamped; made once for all layers.
   graph::ValueId position_up_to(int64_t most);
   graph::ValueId scaled_by_position(graph::ValueId queries);
-  graph::ValueId head_norm(graph::ValueId x, const std::string& name, int64_t heads);
+  LayerHeads heads_of(int64_t layer, const partition::RankPart& part) const;
+  graph::ValueId head_norm(graph::ValueId x, const std::string& name, const LayerHeads& heads, int64_t count);
   /// Norms `all` heads of all ranks as one row, and keeps the columns `own`.
   graph::ValueId norm_across_heads(graph::ValueId all, const std::string& name, Range own);
   /// Norms this rank's heads `own` across all ranks' heads; `parts`: the columns of each rank.
@@ -99,18 +118,20 @@ class StepBuilder {
                                std::vector<int64_t> parts);
   graph::AttentionOptions attention_options(int64_t layer, const std::string& prefix);
   /// This rank's key/value heads of k and of v: own products, or columns of pieces that the ranks gather.
-  std::pair<graph::ValueId, graph::ValueId> key_values(graph::ValueId x, const std::string& prefix);
-  graph::ValueId key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole);
+  std::pair<graph::ValueId, graph::ValueId> key_values(graph::ValueId x, const std::string& prefix, int64_t layer);
+  graph::ValueId key_value_rows(const std::string& prefix, const std::string& kind, const Shape& whole,
+                                const LayerHeads& heads);
   bool is_over_batch() const { return partition_.gqa == partition::GqaMode::kBatch; }
   int64_t cache_slots() const { return is_over_batch() ? shape_.slots / partition_.ranks() : shape_.slots; }
   /// The query heads that attend to this rank's caches: in batch mode, those of all ranks.
-  partition::RankHeads attended_heads() const;
+  partition::RankHeads attended_heads(const LayerHeads& heads) const;
   /// dt[T, all query heads]: each rank's heads of all rows.
-  graph::ValueId queries_of_all(graph::ValueId q);
-  std::vector<int64_t> query_columns() const;
-  std::vector<int64_t> key_columns() const;
-  /// Appends k and v to the layer's cache and attends with q: this rank's query heads of all rows.
-  graph::ValueId attend(graph::ValueId q, graph::ValueId k, graph::ValueId v, int64_t layer,
+  graph::ValueId queries_of_all(graph::ValueId q, int64_t layer);
+  std::vector<int64_t> query_columns(int64_t layer) const;
+  std::vector<int64_t> key_columns(int64_t layer) const;
+  /// Appends the keys and values, unless the layer shares another's, to its cache and attends with q: this rank's query
+  /// heads of all rows.
+  graph::ValueId attend(graph::ValueId q, std::optional<std::pair<graph::ValueId, graph::ValueId>> own, int64_t layer,
                         graph::AttentionOptions options);
   Partial attention_partial(graph::ValueId x, int64_t layer);
   /// What takes attention's place in `layer`: itself or a recurrence.
@@ -160,6 +181,7 @@ class StepBuilder {
   // Row metadata, [T]: inputs of a prefill or verify step, states (or made from states) of a decode step.
   graph::ValueId ids_, slot_, position_;
   graph::ValueId cache_slot_;  // [T]: where the row's keys and values lie in this rank's caches, or −1
+  std::optional<graph::ValueId> layer_inputs_;
   std::map<int64_t, graph::ValueId> positions_up_to_;  // by their bound
   graph::ValueId wanted_;  // [S]: the row whose next token slot s wants (in a verify step its first row), or −1
 };

@@ -29,7 +29,9 @@ StepBuilder::Columns StepBuilder::columns_of(const partition::ColumnSplit& split
 
 StepBuilder::Partial StepBuilder::dense_partial(ValueId x, int64_t layer) {
   const bool is_beside_experts = spec_.mlp == Mlp::kExperts;
-  const Columns whole{spec_.intermediate_size, part_.mlp_columns, partition_.mlp_blocks, partition_.mlp_block};
+  const int64_t size = spec_.mlp_size(layer), width = size / spec_.intermediate_size;
+  const Range own{part_.mlp_columns.begin * width, part_.mlp_columns.end * width};
+  const Columns whole{size, own, partition_.mlp_blocks, partition_.mlp_block * width};
   return dense_partial(x, fmt::format("model.layers.{}.mlp.", layer),
                        is_beside_experts ? columns_of(partition_.dense_layers) : whole);
 }

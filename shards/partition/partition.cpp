@@ -17,10 +17,11 @@ constexpr double kBoundaryPlay = 0.04;  // of a rank's share: how far an MLP bou
 /// Weight elements per unit, all layers together.
 struct Costs {
   double query_head;
-  double key_value_head;
-  double delta_head;      // value head of the delta rule
-  double delta_key_head;  // of it
-  double mlp_column;      // of all experts
+  double key_value_row;         // of k's projection or of v's
+  double global_key_value_row;  // in the layers with global heads
+  double delta_head;            // value head of the delta rule
+  double delta_key_head;        // of it
+  double mlp_column;            // of all experts
   double expert;
   double shared_column;  // of the expert that all tokens share
   double dense_column;   // of the layers without experts
@@ -30,36 +31,57 @@ struct Costs {
 /// All experts, or those that a token chooses, because ranks should share a step's reads evenly.
 enum class Experts { kAll, kChosen };
 
+bool is_global(const ModelSpec& spec, int64_t layer) { return spec.window(layer) == 0 && spec.global_heads; }
+
 Costs costs_of(const ModelSpec& spec, Experts counted) {
   const auto hidden = static_cast<double>(spec.hidden_size);
-  const auto layers = static_cast<double>(spec.layers), delta_layers = static_cast<double>(spec.delta_layers.size());
-  const double head = static_cast<double>(spec.head_dim) * hidden * (layers - delta_layers);
-  const double delta_row = hidden * delta_layers;
+  Costs costs{};
+  double columns = 0.0;  // of all layers with the usual MLP or experts, a column of each
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (spec.mlp != checkpoint::Mlp::kExperts || spec.has_experts(layer)) {
+      columns += static_cast<double>(spec.mlp_size(layer) / spec.intermediate_size);
+    }
+    if (spec.has_delta_rule(layer)) {
+      costs.delta_head += (3.0 * static_cast<double>(spec.delta_rule.value_dim) + 2.0) * hidden;  // v, z, o; a, b
+      costs.delta_key_head += 2.0 * static_cast<double>(spec.delta_rule.key_dim) * hidden;        // q and k
+      continue;
+    }
+    const double projections = spec.attention_gate ? 3.0 : 2.0;  // q, o and a gate's
+    costs.query_head += projections * static_cast<double>(spec.heads_of(layer).head_dim) * hidden;
+    if (!spec.shares_cache(layer)) {
+      (is_global(spec, layer) ? costs.global_key_value_row : costs.key_value_row) += hidden;
+    }
+  }
   const double matrices = spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0;
-  const auto dense_layers = static_cast<double>(spec.dense_layers.size());
-  const double column = matrices * hidden * (layers - dense_layers);
+  const double column = matrices * hidden * columns;
   const int64_t chosen = counted == Experts::kAll ? spec.experts : spec.experts_per_token;
   const auto experts = static_cast<double>(spec.experts > 0 ? chosen : 1);
   const auto embedding = static_cast<double>(spec.embedding_size);
-  return {.query_head = (spec.attention_gate ? 3.0 : 2.0) * head,  // q, o and a gate's projection
-          .key_value_head = 2.0 * head,                            // k and v
-          .delta_head = (3.0 * static_cast<double>(spec.delta_rule.value_dim) + 2.0) * delta_row,  // v, z, o; a, b
-          .delta_key_head = 2.0 * static_cast<double>(spec.delta_rule.key_dim) * delta_row,        // q and k
-          .mlp_column = column * experts,
-          .expert = column * static_cast<double>(spec.intermediate_size) * experts /
-                    static_cast<double>(std::max<int64_t>(spec.experts, 1)),
-          .shared_column = column,
-          .dense_column = matrices * hidden * dense_layers,
-          .vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding};
+  costs.mlp_column = column * experts;
+  costs.expert = column * static_cast<double>(spec.intermediate_size) * experts /
+                 static_cast<double>(std::max<int64_t>(spec.experts, 1));
+  costs.shared_column = column;
+  costs.dense_column = matrices * hidden * static_cast<double>(spec.dense_layers.size());
+  costs.vocabulary_row = spec.tied_embeddings ? embedding : 2.0 * embedding;
+  return costs;
 }
 
-/// Heads; gathered k and v are divided into pieces.
+/// The rows of k's projection and v's.
+int64_t key_value_rows(const checkpoint::HeadShape& heads) { return (heads.keys_are_values ? 1 : 2) * heads.head_dim; }
+
+/// The rows that a rank computes: pieces where they are gathered, else those of its heads.
+double computed_rows(const checkpoint::HeadShape& shape, const Range& heads, const Range& rows) {
+  return static_cast<double>(rows.size() > 0 ? rows.size() : heads.size() * key_value_rows(shape));
+}
+
 double attention_elements(const ModelSpec& spec, const Costs& costs, const RankPart& part) {
-  const auto rows = static_cast<double>(part.key_value_rows.size());
-  const double key_value_heads =
-      rows > 0.0 ? rows / (2.0 * static_cast<double>(spec.head_dim)) : static_cast<double>(part.heads.key_value.size());
-  return costs.query_head * static_cast<double>(part.heads.query.size()) + costs.key_value_head * key_value_heads +
-         costs.delta_head * static_cast<double>(part.delta_heads.query.size()) +
+  const checkpoint::HeadShape heads{spec.head_dim, spec.key_value_heads, false};
+  double elements = costs.query_head * static_cast<double>(part.heads.query.size()) +
+                    costs.key_value_row * computed_rows(heads, part.heads.key_value, part.key_value_rows);
+  if (spec.global_heads) {
+    elements += costs.global_key_value_row * computed_rows(*spec.global_heads, part.global.heads, part.global.rows);
+  }
+  return elements + costs.delta_head * static_cast<double>(part.delta_heads.query.size()) +
          costs.delta_key_head * static_cast<double>(part.delta_heads.key_value.size());
 }
 
@@ -130,19 +152,37 @@ std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vect
   return lacks;
 }
 
-/// Gives every rank its heads, and its rows of gathered k and v, as evenly as possible.
+/// By rank: the key/value heads of one shape, and the rows of gathered k and v, as evenly as possible.
+Result<std::vector<KeyValuePart>> divide_key_values(const ModelSpec& spec, const checkpoint::HeadShape& shape,
+                                                    int ranks, const Partition& partition) {
+  LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, shape.key_value_heads}, ranks));
+  const int64_t rows = shape.key_value_heads * key_value_rows(shape);
+  std::vector<KeyValuePart> parts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    KeyValuePart part{heads[static_cast<size_t>(rank)].key_value, {}};
+    if (partition.gathers_key_values()) part.rows = {rows * rank / ranks, rows * (rank + 1) / ranks};
+    if (partition.gqa == GqaMode::kBatch) part.heads = {0, shape.key_value_heads};
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+/// Gives every rank its heads.
 Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Partition& partition) {
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   LOCKSTEP_TRY(const GqaChoice choice, choose_gqa(gqa, spec, ranks, std::nullopt));
   partition.gqa = choice.mode;
+  const checkpoint::HeadShape usual{spec.head_dim, spec.key_value_heads, false};
+  LOCKSTEP_TRY(const std::vector<KeyValuePart> own, divide_key_values(spec, usual, ranks, partition));
+  std::vector<KeyValuePart> global(own.size());
+  if (spec.global_heads) {
+    LOCKSTEP_TRY(global, divide_key_values(spec, *spec.global_heads, ranks, partition));
+  }
   partition.attention_blocks.bounds = {0};
-  const int64_t rows = 2 * spec.key_value_heads * spec.head_dim;
-  for (int rank = 0; rank < ranks; ++rank) {
-    RankPart part{heads[static_cast<size_t>(rank)], {}, {}, {0, spec.experts}};
-    if (partition.gathers_key_values()) part.key_value_rows = {rows * rank / ranks, rows * (rank + 1) / ranks};
-    if (partition.gqa == GqaMode::kBatch) part.heads.key_value = {0, spec.key_value_heads};
-    partition.attention_blocks.bounds.push_back(part.heads.query.end);
-    partition.parts.push_back(part);
+  for (size_t rank = 0; rank < own.size(); ++rank) {
+    const RankHeads of_rank{heads[rank].query, own[rank].heads};
+    partition.attention_blocks.bounds.push_back(of_rank.query.end);
+    partition.parts.push_back({of_rank, {}, {}, {0, spec.experts}, own[rank].rows, global[rank]});
   }
   return ok();
 }
@@ -213,6 +253,19 @@ Range ColumnSplit::of(int rank) const {
   return {std::min(leaves.begin * block, columns), std::min(leaves.end * block, columns)};
 }
 
+KeyValuePart key_values_of(const ModelSpec& spec, const RankPart& part, int64_t layer) {
+  return is_global(spec, layer) ? part.global : KeyValuePart{part.heads.key_value, part.key_value_rows};
+}
+
+std::vector<int64_t> Partition::layer_input_parts(const ModelSpec& spec) const {
+  const int64_t columns = spec.layers * spec.layer_input_size;
+  std::vector<int64_t> sizes;
+  for (int64_t rank = 0; rank < ranks(); ++rank) {
+    sizes.push_back(columns * (rank + 1) / ranks() - columns * rank / ranks());
+  }
+  return sizes;
+}
+
 BlockSplit Partition::rank_blocks() const {
   BlockSplit split;
   split.bounds.resize(parts.size() + 1);
@@ -242,6 +295,7 @@ int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
     most = std::min(most, count_blocks(spec.shared_expert_size, shared_block_columns(spec)));
   }
   if (spec.dense_size > 0) most = std::min(most, count_blocks(spec.dense_size, block_columns(spec, spec.dense_size)));
+  if (spec.layer_input_size > 0) most = std::min(most, spec.layers * spec.layer_input_size);
   return static_cast<int>(most);
 }
 
@@ -283,8 +337,10 @@ int64_t weight_elements(const ModelSpec& spec, const Partition& partition, int r
   const double mlp = partition.expert_split == ExpertSplit::kWhole
                          ? costs.expert * static_cast<double>(part.experts.size())
                          : costs.mlp_column * static_cast<double>(part.mlp_columns.size());
+  const auto inputs = static_cast<double>(partition.layer_input_parts(spec)[static_cast<size_t>(rank)]);
   return std::llround(attention_elements(spec, costs, part) + mlp + beside_experts(costs, partition, rank) +
-                      costs.vocabulary_row * static_cast<double>(part.vocabulary.size()));
+                      costs.vocabulary_row * static_cast<double>(part.vocabulary.size()) +
+                      inputs * static_cast<double>(spec.layer_input_vocabulary + spec.hidden_size));
 }
 
 std::string to_text(const ModelSpec& spec, const Partition& partition) {
@@ -302,11 +358,21 @@ std::string to_text(const ModelSpec& spec, const Partition& partition) {
         to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary), 100.0 * share,
         partition.expert_split == ExpertSplit::kWhole ? fmt::format("  experts {}", to_string(part.experts)) : "");
   }
+  if (spec.global_heads) {
+    text += "kv heads of layers without a window:";
+    for (const RankPart& part : partition.parts) text += fmt::format(" {}", to_string(part.global.heads));
+    text += "\n";
+  }
   for (const auto& [name, split] : {std::pair{"shared expert", &partition.shared_expert},
                                     std::pair{"MLP of the layers without experts", &partition.dense_layers}}) {
     if (split->columns == 0) continue;
     text += fmt::format("{}:", name);
     for (int rank = 0; rank < partition.ranks(); ++rank) text += fmt::format(" {}", to_string(split->of(rank)));
+    text += "\n";
+  }
+  if (!spec.delta_layers.empty()) {
+    text += "value heads of the delta rule:";
+    for (const RankPart& part : partition.parts) text += fmt::format(" {}", to_string(part.delta_heads.query));
     text += "\n";
   }
   if (partition.gathers_key_values()) {

@@ -25,15 +25,24 @@
 
 namespace lockstep::partition {
 
+/// The keys and values of one rank.
+struct KeyValuePart {
+  Range heads;
+  Range rows;  // of k's projection, and of v's after them, that it computes where they are gathered: heads or pieces
+
+  friend bool operator==(const KeyValuePart&, const KeyValuePart&) = default;
+};
+
 /// The slices of one rank in every layer and of the vocabulary.
 struct RankPart {
   RankHeads heads;    // that it attends with; over batch, all key/value heads (of its slots) and its query heads' share
-  Range mlp_columns;  // of each expert, where there are experts
+  Range mlp_columns;  // of each expert, where there are experts; a multiple of them in wider layers
   Range vocabulary;
   Range experts;  // empty in a model without
   // The rows of k's projection, and of v's after them, that it computes where they are gathered: whole heads or pieces.
   Range key_value_rows = {};
   RankHeads delta_heads = {};  // value heads (as queries) and key heads of the delta rule, if the model has it
+  KeyValuePart global = {};    // in the layers with the spec's global heads
 
   friend bool operator==(const RankPart&, const RankPart&) = default;
 };
@@ -66,11 +75,16 @@ struct Partition {
   int ranks() const { return static_cast<int>(parts.size()); }
   /// One leaf a rank: how the embedding's rows are summed (all but one are zeros), and every fast sum.
   BlockSplit rank_blocks() const;
+  /// By rank: the columns that it computes of all layers' inputs (`layer_input_size`).
+  std::vector<int64_t> layer_input_parts(const checkpoint::ModelSpec& spec) const;
   /// Whether k and v are computed in pieces that the ranks gather.
   bool gathers_key_values() const { return gqa == GqaMode::kAllGather || gqa == GqaMode::kBatch; }
 
   friend bool operator==(const Partition&, const Partition&) = default;
 };
+
+/// The keys and values of `part` in `layer`.
+KeyValuePart key_values_of(const checkpoint::ModelSpec& spec, const RankPart& part, int64_t layer);
 
 /// The columns of one leaf of the MLP's sum, or of an expert's: `intermediate_size` / 32 rounded up to a multiple of 16
 /// (and at least four groups of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where

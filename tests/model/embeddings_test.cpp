@@ -21,10 +21,19 @@ using ::testing::HasSubstr;
 constexpr double kTolerance = 1e-4;  // of the scale of the logits
 constexpr size_t kRows = 9, kNewTokens = 8;
 
-/// Transformers' answers. Written by tools/make_embedding_goldens.py.
-json answers_of(const std::string& golden) {
+/// Transformers' answers, by golden. Written by tools/make_embedding_goldens.py.
+const json& all_answers() {
   static const json kAll = json::parse(std::ifstream(std::filesystem::path(LOCKSTEP_GOLDENS_DIR) / "embeddings.json"));
-  return kAll["models"].at(golden);
+  return kAll["models"];
+}
+
+json answers_of(const std::string& golden) { return all_answers().at(golden); }
+
+/// The goldens with answers, or those without: models whose layers read tokens' ids.
+std::vector<std::string> goldens(bool with_answers) {
+  std::vector<std::string> names = golden_names(LOCKSTEP_GOLDENS_DIR);
+  std::erase_if(names, [=](const std::string& name) { return all_answers().contains(name) != with_answers; });
+  return names;
 }
 
 /// As tools/make_embedding_goldens.py makes them.
@@ -121,9 +130,24 @@ TEST_P(EmbeddedOnReference, AsByTransformers) {
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& tested) { return tested.param; }
 
-INSTANTIATE_TEST_SUITE_P(Families, Embedded, ::testing::ValuesIn(golden_names(LOCKSTEP_GOLDENS_DIR)), name_of);
+INSTANTIATE_TEST_SUITE_P(Families, Embedded, ::testing::ValuesIn(goldens(/*with_answers=*/true)), name_of);
 INSTANTIATE_TEST_SUITE_P(Families, EmbeddedOnReference,
                          ::testing::Values("gemma2_alternating_windows", "opt_norm_after_projected"), name_of);
+
+class NotEmbedded : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(NotEmbedded, IsRefusedAtTheStart) {
+  const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, GetParam());
+  const GoldenModel directory(golden, {});
+  const Model model = Model::open(directory.path(), {.dtype = DType::kFloat32}).value();
+  const auto group = Group::alone().value();
+  const auto engine = Engine::open(*group, model, options_of({}));
+  ASSERT_FALSE(engine.has_value());
+  EXPECT_EQ(engine.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(engine.error().message, HasSubstr("whose layers read an embedding of each token's id"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, NotEmbedded, ::testing::ValuesIn(goldens(/*with_answers=*/false)), name_of);
 
 /// The rows of the golden's table for `ids`.
 std::vector<float> embedding_rows(const Golden& golden, const std::vector<int32_t>& ids) {

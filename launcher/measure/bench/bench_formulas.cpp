@@ -15,62 +15,69 @@ double bytes_per_token(const DecodeBytes& all, const BenchShape& shape) {
 
 namespace {
 
-/// FLOPs of one token in a layer with the delta rule: its matrices, and three products with the heads' states.
-double delta_rule_flops(const checkpoint::ModelSpec& spec) {
+/// Multiply-adds of one token in a layer with the delta rule: its matrices, and three products with the heads' states.
+int64_t delta_rule_products(const checkpoint::ModelSpec& spec) {
   const checkpoint::DeltaRuleSpec& rule = spec.delta_rule;
   const int64_t keys = rule.key_heads * rule.key_dim, values = rule.value_heads * rule.value_dim;
-  return 2.0 * static_cast<double>(spec.hidden_size * (2 * keys + 3 * values + 2 * rule.value_heads) +
-                                   3 * values * rule.key_dim);
+  return spec.hidden_size * (2 * keys + 3 * values + 2 * rule.value_heads) + 3 * values * rule.key_dim;
+}
+
+/// Columns of all matrices of hidden size that a token passes in the MLP of `layer`, or in its experts.
+int64_t mlp_columns(const checkpoint::ModelSpec& spec, int64_t layer) {
+  using checkpoint::Mlp;
+  const int64_t matrices = spec.mlp == Mlp::kPlain ? 2 : 3;  // (gate,) up, down
+  if (spec.mlp != Mlp::kExperts) return matrices * spec.mlp_size(layer);
+  if (!spec.has_experts(layer)) return matrices * spec.dense_size;
+  const int64_t columns = spec.experts_per_token * spec.intermediate_size + spec.shared_expert_size;
+  return matrices * columns + spec.experts + (spec.shared_expert_gate ? 1 : 0);
 }
 
 /// FLOPs of one token in all linear layers except the head.
 double linear_flops(const checkpoint::ModelSpec& spec) {
-  using checkpoint::Mlp;
-  const int64_t query = spec.query_heads * spec.head_dim, key_value = spec.key_value_heads * spec.head_dim;
-  const int64_t gate = spec.attention_gate ? query : 0;
-  const int64_t attention = spec.hidden_size * (2 * query + 2 * key_value + gate);  // q, o, k, v
-  const int64_t matrices = spec.mlp == Mlp::kPlain ? 2 : 3;                         // (gate,) up, down
-  const bool has_experts = spec.mlp == Mlp::kExperts;
-  const int64_t columns =
-      has_experts ? spec.experts_per_token * spec.intermediate_size + spec.shared_expert_size : spec.intermediate_size;
-  const int64_t mlp = spec.hidden_size * (matrices * columns + spec.experts + (spec.shared_expert_gate ? 1 : 0));
-  const auto dense_layers = static_cast<int64_t>(spec.dense_layers.size());
-  const auto recurrent = static_cast<int64_t>(spec.delta_layers.size());
-  return 2.0 * static_cast<double>((spec.layers - recurrent) * attention + (spec.layers - dense_layers) * mlp +
-                                   dense_layers * matrices * spec.hidden_size * spec.dense_size) +
-         static_cast<double>(recurrent) * delta_rule_flops(spec);
+  const int64_t inputs = 3 * spec.hidden_size * spec.layer_input_size;  // projection, gate, projection
+  int64_t multiply_adds = 0;
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const checkpoint::HeadShape heads = spec.heads_of(layer);
+    const int64_t key_value = spec.shares_cache(layer) ? 0 : heads.key_value_heads * heads.head_dim;
+    const int64_t query = (spec.attention_gate ? 3 : 2) * spec.query_heads * heads.head_dim;  // q, o, gate
+    const int64_t attention = query + (heads.keys_are_values ? 1 : 2) * key_value;            // k, v
+    multiply_adds += spec.has_delta_rule(layer) ? delta_rule_products(spec) : spec.hidden_size * attention;
+    multiply_adds += spec.hidden_size * mlp_columns(spec, layer) + inputs;
+  }
+  return 2.0 * static_cast<double>(multiply_adds);
 }
 
 double head_flops(const checkpoint::ModelSpec& spec) {
   return 2.0 * static_cast<double>(spec.hidden_size * spec.vocabulary);
 }
 
-/// FLOPs of attention for one pair of tokens in one layer.
-double pair_flops(const checkpoint::ModelSpec& spec) {
-  return 4.0 * static_cast<double>(spec.query_heads * spec.head_dim);
+/// FLOPs of attention for one pair of tokens in `layer`.
+double pair_flops(const checkpoint::ModelSpec& spec, int64_t layer) {
+  return 4.0 * static_cast<double>(spec.query_heads * spec.heads_of(layer).head_dim);
 }
 
 }  // namespace
 
 double flops_per_token(const checkpoint::ModelSpec& spec, int64_t prompt_tokens) {
   const auto tokens = static_cast<double>(prompt_tokens);
-  double pairs = 0;
+  double pairs = 0;  // times their FLOPs
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (spec.has_delta_rule(layer)) continue;
     const int64_t window = spec.window(layer);
-    pairs += cost::seeing_pairs({.rows = prompt_tokens}, window > 0 ? window + spec.pinned_sinks : 0);
+    pairs += pair_flops(spec, layer) *
+             cost::seeing_pairs({.rows = prompt_tokens}, window > 0 ? window + spec.pinned_sinks : 0);
   }
-  return linear_flops(spec) + head_flops(spec) / tokens + pair_flops(spec) * pairs / tokens;
+  return linear_flops(spec) + head_flops(spec) / tokens + pairs / tokens;
 }
 
 double decode_flops_per_token(const checkpoint::ModelSpec& spec, const BenchShape& shape) {
-  double pairs = 0;
+  double pairs = 0;  // times their FLOPs
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (spec.has_delta_rule(layer)) continue;
     const auto window = static_cast<double>(spec.window(layer) > 0 ? spec.window(layer) + spec.pinned_sinks : 0);
-    pairs += window > 0 ? std::min(window, shape.mean_tokens()) : shape.mean_tokens();
+    pairs += pair_flops(spec, layer) * (window > 0 ? std::min(window, shape.mean_tokens()) : shape.mean_tokens());
   }
-  return linear_flops(spec) + head_flops(spec) + pair_flops(spec) * pairs;
+  return linear_flops(spec) + head_flops(spec) + pairs;
 }
 
 std::string_view formulas() {

@@ -162,5 +162,99 @@ TEST(ParseGemma3, RefusesAMultimodalModelWithoutAText) {
   expect_refusals(multimodal(quantised), {{json::object(), kUnsupported, "quantised weights (\"gptq\")"}});
 }
 
+// ---- Gemma 4 ----
+
+ModelSpec gemma4_spec() {
+  ModelSpec spec = gemma_spec("gemma4_text");
+  spec.attention_scale = 1.0;
+  spec.max_positions = 131072;
+  spec.query_key_norm = spec.value_norm = spec.layer_scalar = true;
+  spec.windows = {512, 0};
+  spec.global_heads = HeadShape{.head_dim = 512, .key_value_heads = 4};
+  spec.rope = {.kind = RopeSpec::Kind::kProportional, .rotated = 512, .turning = 128, .theta = 1e6};
+  spec.local_rope = RopeSpec{.rotated = 256, .theta = 10000.0};
+  spec.layer_input_size = 256;
+  spec.layer_input_vocabulary = 262144;
+  return spec;
+}
+
+TEST(ParseGemma4, FillsInTheDefaults) { EXPECT_EQ(parse(smallest("gemma4_text")).value(), gemma4_spec()); }
+
+TEST(ParseGemma4, SeesEverythingInItsLastLayer) {
+  const json types = {"full_attention", "sliding_attention", "sliding_attention"};
+  const json keys = {{"num_hidden_layers", 3}, {"sliding_window", 9}, {"layer_types", types}};
+  EXPECT_THAT(parse(with(smallest("gemma4_text"), keys)).value().windows, ElementsAre(0, 9, 0));
+}
+
+TEST(ParseGemma4, ReadsTheHeadsOfItsGlobalLayersInEitherForm) {
+  const json keys = {{"attention_k_eq_v", true}, {"global_head_dim", 32}, {"num_global_key_value_heads", 2}};
+  const json saved = {{"attention_k_eq_v", true},
+                      {"per_layer_config", {{"1", {{"head_dim", 32}, {"num_key_value_heads", 2}}}}}};
+  const ModelSpec spec = parse(with(smallest("gemma4_text"), keys)).value();
+  EXPECT_EQ(spec.global_heads, (HeadShape{.head_dim = 32, .key_value_heads = 2, .keys_are_values = true}));
+  EXPECT_EQ(spec.heads_of(0), (HeadShape{.head_dim = 256, .key_value_heads = 4}));
+  EXPECT_EQ(parse(with(smallest("gemma4_text"), saved)).value(), spec);
+}
+
+TEST(ParseGemma4, UsesGlobalKeyValueHeadsOnlyWhereKeysAreValues) {
+  const json keys = {{"num_global_key_value_heads", 2}};
+  EXPECT_EQ(parse(with(smallest("gemma4_text"), keys)).value().global_heads->key_value_heads, 4);
+}
+
+TEST(ParseGemma4, LetsItsLastLayersShareTheCacheOfTheLastLayerOfTheirKind) {
+  const json types = {"full_attention", "sliding_attention", "sliding_attention", "sliding_attention",
+                      "full_attention"};
+  const json keys = {
+      {"num_hidden_layers", 5}, {"layer_types", types}, {"num_kv_shared_layers", 2}, {"use_double_wide_mlp", true}};
+  const ModelSpec spec = parse(with(smallest("gemma4_text"), keys)).value();
+  std::vector<int64_t> sources, sizes;
+  for (int64_t layer = 0; layer < 5; ++layer) {
+    sources.push_back(spec.cache_layer(layer));
+    sizes.push_back(spec.mlp_size(layer));
+  }
+  EXPECT_THAT(sources, ElementsAre(0, 1, 2, 2, 0));
+  EXPECT_THAT(sizes, ElementsAre(96, 96, 96, 192, 192));
+}
+
+TEST(ParseGemma4, RefusesWhatItCannotRun) {
+  const json types = {"sliding_attention", "full_attention"};
+  const json uneven = {{"0", {{"head_dim", 8}}}};
+  const json unknown = {{"1", {{"intermediate_size", 8}}}};
+  expect_refusals(
+      smallest("gemma4_text"),
+      {{{{"use_bidirectional_attention", "all"}}, kUnsupported, "use_bidirectional_attention: found \"all\""},
+       {{{"enable_moe_block", true}}, kUnsupported, "enable_moe_block: found true"},
+       {{{"layer_types", types}, {"num_kv_shared_layers", 1}},
+        kInvalid,
+        "num_kv_shared_layers: found 1, expected a layer"},
+       {{{"num_kv_shared_layers", 2}}, kInvalid, "num_kv_shared_layers: found 2"},
+       {{{"attention_k_eq_v", true}, {"num_global_key_value_heads", 3}},
+        kInvalid,
+        "num_global_key_value_heads: found 3"},
+       {{{"per_layer_config", uneven}}, kUnsupported, "per_layer_config: found {\"head_dim\":8} of layer 0"},
+       {{{"per_layer_config", unknown}}, kUnsupported, "intermediate_size: found 8"},
+       {{{"query_pre_attn_scalar", 8}}, kUnsupported, "query_pre_attn_scalar: found 8"}});
+}
+
+TEST(ParseGemma4, TakesTheTextPartOfAMultimodalModel) {
+  json text = with(smallest("gemma4_text"), {{"eos_token_id", 7}});
+  const json towers = {{"model_type", "gemma4"},  {"text_config", text},      {"vision_config", {{"hidden_size", 8}}},
+                       {"audio_config", nullptr}, {"image_token_id", 258880}, {"eos_token_id", {1}}};
+  EXPECT_EQ(parse(towers).value(), gemma4_spec());
+  text["unheard_of"] = 1;
+  expect_refusals(towers, {{{{"text_config", text}}, kUnsupported, "text_config: unheard_of: found 1"},
+                           {{{"unheard_of", 1}}, kUnsupported, "unheard_of: found 1"}});
+}
+
+TEST(ParseGemma4, TakesTheVersionWithoutTowers) {
+  ModelSpec expected = gemma4_spec();
+  expected.max_positions = 262144;
+  expected.windows = {1024, 0};
+  expected.layer_input_size = 0;
+  EXPECT_EQ(parse(smallest("gemma4_unified_text")).value(), expected);
+  EXPECT_EQ(parse({{"model_type", "gemma4_unified"}, {"text_config", smallest("gemma4_unified_text")}}).value(),
+            expected);
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

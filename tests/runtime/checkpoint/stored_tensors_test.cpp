@@ -115,6 +115,21 @@ TEST(StoredTensors, AreFoundBehindEveryPrefixOfTheirFamily) {
   }
 }
 
+TEST(StoredTensors, OfGemma4AreFoundInACheckpointForImages) {
+  const TemporaryDirectory directory;
+  const std::string prefix = "model.language_model.", layer = prefix + "layers.0.";
+  const auto checkpoint = open_with(directory, "gemma4_text",
+                                    {counting(prefix + "embed_tokens.weight", {4, kHidden}),
+                                     counting(prefix + "embed_tokens_per_layer.weight", {4, 3}),
+                                     counting(layer + "per_layer_input_gate.weight", {3, kHidden}),
+                                     counting(layer + "layer_scalar", {1}), counting("vision_tower.weight", {1})})
+                              .value();
+  for (const char* name : {"model.embed_tokens.weight", "model.embed_tokens_per_layer.weight",
+                           "model.layers.0.per_layer_input_gate.weight", "model.layers.0.layer_scalar"}) {
+    EXPECT_TRUE(checkpoint->contains(name)) << name;
+  }
+}
+
 TEST(StoredTensors, OfGpt2AreTransposedAndTheirThirdsAreQKAndV) {
   const TemporaryDirectory directory;
   const auto checkpoint =

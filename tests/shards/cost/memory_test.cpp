@@ -54,6 +54,23 @@ TEST(MemoryOf, CostsAWindowWhatTheWindowNeeds) {
   EXPECT_LT(ring, layer / 2);
 }
 
+TEST(MemoryOf, CostsALayerTheHeadsOfItsKindAndOneThatSharesACacheNothing) {
+  checkpoint::ModelSpec spec = tiny();
+  const shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 60, .dtype = DType::kFloat32};
+  spec.windows = {8, 0};
+  const int64_t ring = memory_of(graphs_of(spec, options)).cache.value - 60 * 2 * 4 * 4;
+  spec.global_heads = checkpoint::HeadShape{.head_dim = 6, .key_value_heads = 2};
+  spec.local_rope = spec.rope;
+  spec.rope.rotated = 6;
+  EXPECT_EQ(memory_of(graphs_of(spec, options)).cache.value, ring + 60 * 2 * (2 * 6) * 4);
+  const int64_t of_two = memory_of(graphs_of(spec, options)).cache.value;
+  spec.layers = 4;
+  spec.windows = {8, 0, 0, 8};
+  EXPECT_EQ(memory_of(graphs_of(spec, options)).cache.value, 2 * of_two);
+  spec.layers_sharing_cache = 2;
+  EXPECT_EQ(memory_of(graphs_of(spec, options)).cache.value, of_two);
+}
+
 /// Expects `found` to be `counted` and at most `slack` for padding.
 void expect_near_above(Bytes found, Bytes counted, int64_t slack, const char* what) {
   EXPECT_GE(found.value, counted.value) << what;

@@ -40,8 +40,10 @@ int64_t count(const graph::Graph& graph, Op op) {
 
 TEST(Families, AreThoseWhoseConfigsAreRead) {
   std::vector<std::string> read = checkpoint::supported_model_types();
-  for (const char* with_pictures : {"gemma3", "llama4", "mistral3"})
-    std::erase(read, with_pictures);  // see their texts
+  for (const char* name :
+       {"gemma3", "gemma4", "gemma4_unified", "gemma4_unified_text", "llama4", "mistral3", "qwen3_5"}) {
+    std::erase(read, name);  // with pictures, or of other defaults: see their texts
+  }
   EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
 }
 

@@ -71,6 +71,31 @@ TEST(MakePartition, CoversHeadsColumnsAndVocabularyWithoutGapsAtEveryDegree) {
   }
 }
 
+TEST(MakePartition, GivesTheLayersWithGlobalHeadsTheirOwnKeyValueHeads) {
+  const checkpoint::ModelSpec spec = checkpoint::parse_spec(R"({"model_type": "gemma4_text", "hidden_size": 64,
+      "num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 8, "intermediate_size": 96, "vocab_size": 100,
+      "num_hidden_layers": 2, "attention_k_eq_v": true, "num_global_key_value_heads": 2, "global_head_dim": 6})",
+                                                            "config.json")
+                                         .value();
+  const Partition heads = make_partition(spec, 3).value();
+  EXPECT_EQ(heads.gqa, GqaMode::kReplicated);  // three ranks divide six heads, but not two
+  EXPECT_EQ(key_values_of(spec, heads.parts[1], 0), (KeyValuePart{{2, 4}, {}}));
+  EXPECT_EQ(key_values_of(spec, heads.parts[1], 1), (KeyValuePart{{0, 2}, {}}));
+  EXPECT_EQ(key_values_of(spec, heads.parts[2], 1), (KeyValuePart{{1, 2}, {}}));
+  const Partition pieces =
+      make_partition(spec, 3, ExpertSplit::kColumns, Numerics::kInvariant, GqaMode::kAllGather).value();
+  EXPECT_EQ(key_values_of(spec, pieces.parts[1], 0).rows, (Range{32, 64}));  // of k and v, 6 heads of 8
+  EXPECT_EQ(key_values_of(spec, pieces.parts[1], 1).rows, (Range{4, 8}));    // of k, which is v: 2 heads of 6
+  EXPECT_THAT(to_text(spec, heads), HasSubstr("kv heads of layers without a window: 0:1 0:2 1:2"));
+}
+
+TEST(MakePartition, DividesTheInputsOfLayersBetweenRanks) {
+  checkpoint::ModelSpec spec = smollm2();
+  spec.layers = 2;
+  spec.layer_input_size = 5;
+  EXPECT_THAT(make_partition(spec, 3).value().layer_input_parts(spec), ::testing::ElementsAre(3, 3, 4));
+}
+
 TEST(MakePartition, BalancesTheBytesOfUnevenHeadsWithVocabularyAndColumns) {
   // 5 + 4 query heads with one key/value head held twice: attention alone differs by 17 %.
   EXPECT_LT(imbalance(smollm2(), make_partition(smollm2(), 2).value()), 1.002);
