@@ -103,13 +103,20 @@ void bind_pending(nb::module_& module) {
   });
 }
 
-/// (ids, negative ids or None, number of ids that a mask hid inside, PromptRow::number).
-using GivenRow = std::tuple<Ids, std::optional<Ids>, int64_t, std::optional<size_t>>;
+using Embeddings = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+/// (ids, negative ids or None, number of ids that a mask hid inside, PromptRow::number, embeddings in place of ids).
+using GivenRow = std::tuple<Ids, std::optional<Ids>, int64_t, std::optional<size_t>, std::optional<Embeddings>>;
 
 std::vector<PromptRow> rows_of(const std::vector<GivenRow>& given) {
   std::vector<PromptRow> rows;
-  for (const auto& [ids, negative, masked_inside, number] : given) {
-    rows.push_back({vector_of(ids), negative ? vector_of(*negative) : std::vector<int32_t>(), masked_inside, number});
+  for (const auto& [ids, negative, masked_inside, number, embeddings] : given) {
+    PromptRow& row =
+        rows.emplace_back(PromptRow{.ids = vector_of(ids), .masked_inside = masked_inside, .number = number});
+    if (negative) row.negative = vector_of(*negative);
+    if (!embeddings) continue;
+    row.ids.assign(embeddings->shape(0), kEmbedded);
+    row.embeddings.assign(embeddings->data(), embeddings->data() + embeddings->size());
   }
   return rows;
 }
@@ -141,7 +148,8 @@ OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<
                          std::optional<int> threads, const std::string& backend,
                          const std::map<std::string, std::string>& backend_options,
                          std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
-                         const std::optional<std::string>& draft_model, int64_t drafts, bool looks_up) {
+                         bool prompt_embeddings, const std::optional<std::string>& draft_model, int64_t drafts,
+                         bool looks_up) {
   OpenOptions options{.model = {.int8_group = int8_group},
                       .engine = {.slots = batch_size,
                                  .capacity = max_seq_len,
@@ -151,6 +159,7 @@ OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<
                                  .threads = threads,
                                  .scoring = scoring ? Scoring::kOn : Scoring::kOff,
                                  .scored_top = max_logprobs}};
+  if (prompt_embeddings) options.engine.prompt_embeddings = PromptEmbeddings::kOn;
   if (dtype) options.model.dtype = value_of(dtype_from_config_name(*dtype));
   options.engine.drafting.tokens = drafts;
   if (draft_model) options.engine.drafting.model = *draft_model;
@@ -163,8 +172,8 @@ void bind_ranks(nb::module_& module) {
   nb::class_<OpenOptions>(module, "OpenOptions");
   module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "int8_group"_a.none(),
              "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
-             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "draft_model"_a.none(),
-             "drafts"_a, "looks_up"_a);
+             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "prompt_embeddings"_a,
+             "draft_model"_a.none(), "drafts"_a, "looks_up"_a);
   nb::class_<Ranks>(module, "Ranks")
       .def(nb::init<std::optional<int>, nb::object, nb::object, nb::object>(), "communicator"_a.none(), "log"_a,
            "set_variable"_a, "end_process"_a)
@@ -202,6 +211,7 @@ void bind_open_model(nb::module_& module) {
       .def("generation_config", [](const OpenModel& open) { return open.model().generation(); })
       .def("warnings", [](const OpenModel& open) { return open.model().warnings(); })
       .def("vocabulary", [](const OpenModel& open) { return open.model().spec().vocabulary; })
+      .def("embedding_size", [](const OpenModel& open) { return open.model().spec().embedding_size; })
       .def("model_type", [](const OpenModel& open) { return open.model().spec().model_type; })
       .def("encode",
            [](const OpenModel& open, std::string_view text, bool adds_special) {

@@ -126,7 +126,8 @@ std::unique_ptr<PendingRequests> OpenModel::submit(std::vector<PromptRow> rows, 
   for (size_t row = 0; row < rows.size(); ++row) {
     Request& request = requests.emplace_back(Request{.prompt = {.ids = std::move(rows[row].ids),
                                                                 .negative = std::move(rows[row].negative),
-                                                                .masked_inside = rows[row].masked_inside},
+                                                                .masked_inside = rows[row].masked_inside,
+                                                                .embeddings = std::move(rows[row].embeddings)},
                                                      .config = config,
                                                      .random_row = rows[row].number.value_or(row) * answers,
                                                      .special_text = options.special_text});

@@ -19,6 +19,7 @@ namespace lockstep::python {
 /// One prompt of a call.
 struct PromptRow {
   std::vector<int32_t> ids;
+  std::vector<float> embeddings;  // Prompt::embeddings
   std::vector<int32_t> negative;
   int64_t masked_inside = 0;
   std::optional<size_t>

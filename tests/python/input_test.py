@@ -7,7 +7,7 @@ import pickle
 import unittest
 
 import numpy as np
-from one_model import PROMPT, OnOneModel
+from one_model import PROMPT, OnOneModel, embedding_table
 
 import lockstep
 
@@ -41,11 +41,31 @@ class BadInput(OnOneModel):
             self.model.generate(None)
 
     def test_masks(self):
-        self.refuses("3 values for the 4 ids of row 0", [PROMPT], [[1, 1, 1]])
+        self.refuses("3 values for the 4 tokens of row 0", [PROMPT], [[1, 1, 1]])
         self.refuses("2 rows, expected 1", [PROMPT], [[1] * 4] * 2)
         self.refuses("hides entirely", [PROMPT], [[0] * 4])
         self.refuses("other than 0 and 1", [PROMPT], [[1, 2, 1, 1]])
         self.refuses("float64 in attention_mask", [PROMPT], [[1.0] * 4])
+
+    def test_embeddings(self):
+        good = embedding_table(self.directory)[[PROMPT]]
+        for message, given, mask in (
+                (r"row 0 has the shape \[4, 31\], expected \[tokens, 32\]", good[:, :, 1:], None),
+                (r"shape \[4, 32\], expected \[rows, tokens, 32\]", good[0], None),
+                ("at least one token", good[:, :0], None),
+                ("no rows", good[:0], None),
+                ("int64 in row 0 of inputs_embeds", good.astype(int), None),
+                ("not finite", good * np.inf, None),
+                ("not finite in float32", good.astype(np.float64) * 1e300, None),
+                ("3 values for the 4 tokens of row 0", good, [[1, 1, 1]]),
+                ("hides entirely", good, [[0] * 4])):
+            self.refuses(message, None, mask, inputs_embeds=given)
+        self.refuses("input_ids and inputs_embeds, expected one of them", [PROMPT], inputs_embeds=good)
+        with self.assertRaisesRegex(TypeError, "rows of embeddings"):
+            self.model.generate(inputs_embeds="text")
+        with self.assertRaisesRegex(lockstep.Error, "embeddings in its prompt, .*prompt_embeddings=True") as raised:
+            self.model.generate(inputs_embeds=good)
+        self.assertEqual(raised.exception.kind, "unsupported")
 
     def test_options(self):
         self.refuses("found no_such_option, expected one of", [PROMPT], no_such_option=1)
@@ -54,6 +74,7 @@ class BadInput(OnOneModel):
         self.refuses(r"found 200 tokens|max_new_tokens 200", [PROMPT], max_new_tokens=200)
         self.refuses("batch_size: found 4 slots, expected at least 5", [PROMPT], num_beams=5)
         self.refuses(r"\(row 1\)", [PROMPT, [5] * 120], max_new_tokens=20)
+        self.refuses("max_length=4 for prompts of 4 tokens, padding included", [PROMPT], [[0, 1, 1, 1]], max_length=4)
         with self.assertRaisesRegex(lockstep.Error, "num_beam_groups=2") as raised:
             self.model.generate([PROMPT], num_beam_groups=2)
         self.assertEqual(raised.exception.kind, "unsupported")

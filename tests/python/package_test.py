@@ -9,7 +9,7 @@ import time
 import unittest
 
 import numpy as np
-from one_model import PROMPT, OnOneModel, WithDirectory
+from one_model import PROMPT, OnOneModel, WithDirectory, embedding_table
 
 import lockstep
 
@@ -62,6 +62,30 @@ class Generation(OnOneModel):
         before = self.model.counters["new_tokens"]
         self.new_ids(max_new_tokens=5)
         self.assertEqual(self.model.counters["new_tokens"] - before, 5)
+
+
+class Embeddings(OnOneModel):
+    OPTIONS = {"prompt_embeddings": True}
+
+    def test_those_of_tokens_give_the_answer_to_the_tokens(self):
+        table, padding = embedding_table(self.directory), np.full((2, 32), 9.0, np.float64)
+        rows = self.model.generate(inputs_embeds=[table[PROMPT], table[[5, 6]].astype(np.float64)], max_new_tokens=8)
+        self.assertEqual(rows, [row[len(prompt):][:8] for prompt in (PROMPT, [5, 6])
+                                for row in self.model.generate([prompt], max_new_tokens=8)])
+        padded = np.stack([table[PROMPT], np.concatenate([padding, table[[5, 6]]])])
+        found = self.model.generate(inputs_embeds=padded, attention_mask=[[1, 1, 1, 1], [0, 0, 1, 1]], max_new_tokens=8)
+        self.assertEqual(found.dtype, np.int64)
+        self.assertEqual(found.tolist(), rows)
+
+    def test_processors_see_the_new_ids_alone(self):
+        lengths = []
+
+        def note(ids, scores):
+            lengths.append(ids.shape)
+            return scores
+
+        self.model.generate(inputs_embeds=embedding_table(self.directory)[[PROMPT]], max_new_tokens=3, logits_processor=[note])
+        self.assertEqual(lengths, [(1, 0), (1, 1), (1, 2)])
 
 
 class Callbacks(OnOneModel):

@@ -95,6 +95,14 @@ class Processes(test_folder.FolderTests):
             self.assertIn("found a forked process, expected the one that opened it", line)
         self.assertEqual(lines[3], "3 True")
 
+    def test_the_import_leaves_to_later_what_takes_long(self):
+        script = "import numpy, sys; before = set(sys.modules); import lockstep; print(*(set(sys.modules) - before))"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+        added = {name for name in done.stdout.split() if name.partition(".")[0] != "lockstep"}
+        self.assertLessEqual(added, {"__future__", "atexit", "threading"})
+        later = {"lockstep." + name for name in ("graph", "inside", "job", "outputs", "plan", "remote", "sampling_params")}
+        self.assertFalse(later & set(done.stdout.split()))
+
     def test_a_spawned_process_opens_its_own(self):
         script = pathlib.Path(self.directory) / "spawned.py"
         script.write_text(textwrap.dedent("""

@@ -61,9 +61,12 @@ class StartedByMpirun(WithModel):
         return model
 
     def test_gives_the_answers_of_threads(self):
-        model = self.open()
+        model = self.open(prompt_embeddings=True)
         self.assertEqual(model.facts["ranks"], 2)
         self.assertEqual(long(model), self.expected)
+        embedded = {"inputs_embeds": one_model.embedding_table(self.directory)[[PROMPT]], "max_new_tokens": 60,
+                    "eos_token_id": []}
+        self.assertEqual(model.generate(**embedded).tolist(), [self.expected[0][len(PROMPT):]])
         self.assertEqual(model.score(self.expected, top=3), self.scores)
         found = long(model, return_dict_in_generate=True, output_logits=True)
         with lockstep.Model(self.directory, dtype="float32") as one:

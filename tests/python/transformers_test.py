@@ -69,7 +69,7 @@ class Tiny(test_folder.FolderTests):
         directory = tiny_model.write(cls.folder / "model")
         tiny_model.write_tokenizer(directory)
         cls.reference = reference_of(directory)
-        cls.model = lockstep.Model(directory, tp=2, batch_size=4)
+        cls.model = lockstep.Model(directory, tp=2, batch_size=4, prompt_embeddings=True)
         cls.addClassCleanup(cls.model.close)
         cls.ids, cls.mask = left_padded([[1, 17, 23, 99], [5, 6], [7, 8, 9]], pad=3)
 
@@ -86,7 +86,8 @@ class Tiny(test_folder.FolderTests):
     def test_options(self):
         for options in ({}, {"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 2}, {"min_new_tokens": 8},
                         {"bad_words_ids": [[7], [9, 3]]}, {"sequence_bias": {(5,): 2.0, (6, 7): -3.0}},
-                        {"suppress_tokens": [55, 4]}, {"eos_token_id": [2, 40, 60]}, {"forced_eos_token_id": 9}):
+                        {"suppress_tokens": [55, 4]}, {"eos_token_id": [2, 40, 60]}, {"forced_eos_token_id": 9},
+                        {"max_new_tokens": None, "max_length": 9}, {"min_length": 10, "eos_token_id": [40, 60, 127]}):
             with self.subTest(options):
                 self.assert_same(**options)
 
@@ -105,6 +106,18 @@ class Tiny(test_folder.FolderTests):
                                  early_stopping=True, ids=self.ids[:1], mask=self.mask[:1])
         self.assertTrue(torch.equal(ours.sequences, theirs.sequences))
         torch.testing.assert_close(ours.sequences_scores, theirs.sequences_scores, rtol=0, atol=1e-5)
+
+    def test_embeddings_in_place_of_ids(self):
+        embedded = self.reference.get_input_embeddings()(self.ids)
+        for options in ({}, {"repetition_penalty": 1.4}, {"num_beams": 3}, {"max_new_tokens": None, "max_length": 9},
+                        {"logits_processor": transformers.LogitsProcessorList([transformers.NoRepeatNGramLogitsProcessor(1)])}):
+            with self.subTest(options):
+                options = {"max_new_tokens": 10, "do_sample": False, "pad_token_id": 3, "attention_mask": self.mask,
+                           "inputs_embeds": embedded} | options
+                ours, theirs = self.model.generate(**options), self.reference.generate(**options)
+                self.assertTrue(torch.equal(ours, theirs), f"{ours}\n{theirs}")
+        half = self.model.generate(inputs_embeds=embedded.bfloat16(), attention_mask=self.mask, max_new_tokens=4)
+        self.assertEqual(half.shape, (3, 4))
 
     def test_padding_is_found_without_a_mask(self):
         self.assert_same(mask=None)

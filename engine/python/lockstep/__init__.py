@@ -18,18 +18,19 @@ from ._lockstep import Answer, __version__
 from .config import generation_options
 from .errors import Error, InputError
 from .model import Model
-from .outputs import Completion, GenerateOutput, Token
-from .sampling_params import SamplingParams
-from .stream import TokenStream
+from .stream import Token, TokenStream
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .graph import Graph, GraphNode, GraphTensor
+    from .outputs import Completion, GenerateOutput
     from .plan import Plan, Sweep
+    from .sampling_params import SamplingParams
     from .timeline import Timeline
 
-# Imported when somebody asks for them.
-_LATER = {"Graph": "graph", "GraphNode": "graph", "GraphTensor": "graph", "Plan": "plan", "Sweep": "plan", "Timeline": "timeline"}
+# Imported when they are used.
+_LATER = {"Completion": "outputs", "GenerateOutput": "outputs", "Graph": "graph", "GraphNode": "graph", "GraphTensor": "graph",
+          "Plan": "plan", "SamplingParams": "sampling_params", "Sweep": "plan", "Timeline": "timeline"}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
 
 from . import _lockstep
+from .errors import bad_input
 
 # Of transformers' generate, and read by this package instead of the engine.
 _OWN_KEYS = ("return_dict_in_generate",)
@@ -34,9 +35,15 @@ def _listed(name: str, value: Any) -> Any:
     return value
 
 
+def _dumped(value: Any, default: Callable[[Any], Any]) -> str:
+    import json  # not where the package is imported
+
+    return json.dumps(value, default=default)
+
+
 def _json_of(name: str, value: Any) -> str:
     try:
-        return json.dumps(_listed(name, value), default=_plain)
+        return _dumped(_listed(name, value), _plain)
     except (TypeError, ValueError) as error:
         raise TypeError(f"[python] generation option {name}: {error}; pass a plain value") from None
 
@@ -61,7 +68,7 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
     fields = {} if generation_config is None else _fields_of(generation_config)
     own = {name: fields.pop(name) for name in _OWN_KEYS if name in fields}
     if fields:
-        text = json.dumps({name: _listed(name, value) for name, value in fields.items()}, default=_plain_or_text)
+        text = _dumped({name: _listed(name, value) for name, value in fields.items()}, _plain_or_text)
         unknown = set(_lockstep.unknown_options(text, "generation_config"))
         fields = {name: value for name, value in fields.items() if name not in unknown}
     for source in (fields, options):
@@ -73,6 +80,22 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
                 changes.append((name, _json_of(name, source[name])))
                 config.set(*changes[-1])
     return config, own
+
+
+def count_padding(what: str, config: _lockstep.GenerationConfig, width: int | None) -> None:
+    """Makes lengths of the caller's count the padding of prompts of `width` tokens, as in transformers. None: no padding."""
+    asked = dict(config.changes)
+    for name, new_name in (("max_length", "max_new_tokens"), ("min_length", "min_new_tokens")):
+        if width is None or name not in asked or new_name in asked:
+            continue
+        length = int(asked[name])
+        if name == "max_length" and length <= width:
+            raise bad_input(what, f"max_length={length} for prompts of {width} tokens, padding included", "more than these",
+                            "raise it, or give max_new_tokens")
+        counted = [(new_name, str(max(length - width, 0))), *([("min_length", "0")] if name == "min_length" else [])]
+        config.changes += counted
+        for change in counted:
+            config.set(*change)
 
 
 def generation_options() -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ import re
 # Names in the engine's messages that are others in Python. Flags, such as --max-new-tokens, become keywords by rule.
 _PYTHON_NAMES = {
     "EngineOptions::scored_top": "max_logprobs",
+    "PromptEmbeddings::kOn": "prompt_embeddings=True",
     "Scoring::kOn": "scoring=True",
     "--no-strict": "another model",
 }

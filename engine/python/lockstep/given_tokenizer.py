@@ -8,7 +8,7 @@ from typing import Any
 from ._lockstep import Answer, StreamedToken
 from .arrays import is_tensor
 from .errors import bad_input
-from .outputs import Token
+from .stream import Token
 
 _UNFINISHED = "\ufffd"  # ends a text whose last character has more bytes to come
 

@@ -13,16 +13,15 @@ from typing import Any, Literal
 import numpy as np
 
 from . import _lockstep
-from .arrays import TokenRows, read_rows
+from .arrays import TokenRows, read_embeddings, read_rows
 from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion, allowed_of, is_met_of, process_of
 from .calls import called, finished, stream_to
-from .config import read_config
+from .config import count_padding, read_config
 from .drafting import check_assistant, read_drafting
 from .errors import Error, bad_input
 from .given_tokenizer import GivenTokenizer
 from .inspection import Inspection
 from .log import log_line
-from .outputs import generate_output, sequences_of
 from .stream import ended_on_error
 from .text_calls import TextCalls
 from .tokenizer import Tokenizer
@@ -42,7 +41,7 @@ class Model(Inspection, TextCalls):
                  int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
-                 max_logprobs: int = 20, tokenizer: Any = None, draft_model: str | os.PathLike[str] | None = None,
+                 max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None, draft_model: str | os.PathLike[str] | None = None,
                  num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None,
                  launch: Literal["threads", "mpirun", "inside"] = "threads", launcher: str = "mpirun -n {ranks}",
                  start_deadline: float = 600.0, script: Literal["first", "all"] = "first",
@@ -63,6 +62,7 @@ class Model(Inspection, TextCalls):
             memory_budget: bytes of a rank; a model that needs more is refused before weights are read.
             scoring: whether `score` is possible, which takes one more graph.
             max_logprobs: the largest `top` of `score`.
+            prompt_embeddings: whether `generate` takes inputs_embeds; prefill steps then have one more input.
             tokenizer: an object with encode and decode, such as transformers' AutoTokenizer returns, for texts in and out;
                 default: the directory's tokenizer.json.
             draft_model: the directory of a smaller model with the same vocabulary that drafts tokens for a step to verify.
@@ -84,7 +84,7 @@ class Model(Inspection, TextCalls):
         options = {"dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
                    "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
                    "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget,
-                   "scoring": scoring, "max_logprobs": max_logprobs, "draft_model": draft, "drafts": drafts,
+                   "scoring": scoring, "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
                    "looks_up": looks_up}
         path = os.fspath(directory)
         if launch == "threads":
@@ -179,7 +179,8 @@ class Model(Inspection, TextCalls):
         with self._use() as engine:
             return engine.facts()["memory"]
 
-    def generate(self, input_ids: Any, attention_mask: Any = None, *, generation_config: Any = None,
+    def generate(self, input_ids: Any = None, attention_mask: Any = None, *, inputs_embeds: Any = None,
+                 generation_config: Any = None,
                  logits_processor: Sequence[LogitsProcessor] | None = None,
                  stopping_criteria: Sequence[StoppingCriterion] | None = None,
                  prefix_allowed_tokens_fn: PrefixAllowedTokens | None = None, streamer: Any = None,
@@ -192,6 +193,10 @@ class Model(Inspection, TextCalls):
                 integers.
             attention_mask: [rows, tokens] of 0 and 1; 0 hides padding, on the left, on the right or inside. Without it
                 arrays are taken to be padded with pad_token_id where that is not an end token, as in transformers.
+            inputs_embeds: instead of input_ids: floats [rows, tokens, size], or a list of arrays [tokens, size], that stand
+                in for the tokens' embeddings, as the embedding layer returns them, with a family's scale. They are rounded
+                to the model's type. Processors and penalties do not see such prompts. The model has to be open with
+                prompt_embeddings.
             generation_config: a dict or an object with ``to_dict()``, such as transformers' GenerationConfig.
             logits_processor: functions of (ids int64 [rows, n], scores float32 [rows, vocabulary]) that return scores;
                 the rows are those of one prompt: 1, or its beams. Classes of transformers get torch tensors, others numpy
@@ -208,7 +213,7 @@ class Model(Inspection, TextCalls):
 
         Returns:
             [rows · num_return_sequences, prompt and new tokens], padded on the right with pad_token_id, of the kind that
-            was passed; with ``return_dict_in_generate=True`` a `GenerateOutput`.
+            was passed; with inputs_embeds the new tokens alone; with ``return_dict_in_generate=True`` a `GenerateOutput`.
 
         Raises:
             TypeError: text instead of ids.
@@ -223,7 +228,13 @@ class Model(Inspection, TextCalls):
         self._texts(what, config, True)
         pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
         hidden = None if pad_token_id in config.eos_token_ids else config.pad_token_id
-        prompts = read_rows(what, input_ids, attention_mask, vocabulary=self._vocabulary, hidden_padding=hidden)
+        if inputs_embeds is None:
+            prompts = read_rows(what, input_ids, attention_mask, vocabulary=self._vocabulary, hidden_padding=hidden)
+        elif input_ids is None:
+            prompts = read_embeddings(what, inputs_embeds, attention_mask, size=self._open.embedding_size())
+        else:
+            raise bad_input(what, "input_ids and inputs_embeds", "one of them", "omit the other")
+        count_padding(what, config, prompts.padded_width())
         negative = None
         if negative_prompt_ids is not None:
             negative = read_rows("cannot take negative_prompt_ids", negative_prompt_ids, negative_prompt_attention_mask,
@@ -242,6 +253,8 @@ class Model(Inspection, TextCalls):
                 if streamer is not None:
                     stream_to(streamer, prompts.given[0], pending)
                 answers = finished(what, pending)
+        from .outputs import generate_output, sequences_of
+
         if own.get("return_dict_in_generate"):
             return generate_output(prompts, answers, pad_token_id)
         return sequences_of(prompts, answers, pad_token_id)
@@ -252,7 +265,9 @@ class Model(Inspection, TextCalls):
         """`numbers`: of the rows in their job, on which their random numbers depend; default: their indices."""
         processors, criteria, prefix = callbacks
         rows = [(row, None if negative is None else negative.rows[number], prompts.masked_inside[number],
-                 None if numbers is None else numbers[number]) for number, row in enumerate(prompts.rows)]
+                 None if numbers is None else numbers[number],
+                 None if prompts.embeddings is None else prompts.embeddings[number])
+                for number, row in enumerate(prompts.rows)]
         return engine.submit(rows=rows, config=config, streams=streams, special_text=special_text,
                              process=process_of(processors), is_met=is_met_of(criteria), allowed=allowed_of(prefix))
 

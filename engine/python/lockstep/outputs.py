@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ._lockstep import Answer
 from .arrays import Kind, TokenRows
-
-
-class Token(NamedTuple):
-    """A streamed token. `print(token, end="")` prints its text."""
-
-    id: int | None  # None: only text, withheld until the end because a stop string could have begun in it
-    text: str  # the whole characters that it completes, maybe none
-    index: int = 0  # of the answer, with num_return_sequences
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-from .outputs import Token
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ._lockstep import Answer, PendingRequests, StreamedToken
     from .given_tokenizer import AnswerTexts
     from .model import Model
+
+
+class Token(NamedTuple):
+    """A streamed token. `print(token, end="")` prints its text."""
+
+    id: int | None  # None: only text, withheld until the end because a stop string could have begun in it
+    text: str  # the whole characters that it completes, maybe none
+    index: int = 0  # of the answer, with num_return_sequences
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @contextmanager

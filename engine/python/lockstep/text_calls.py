@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from .callbacks import LogitsProcessor, PrefixAllowedTokens, StoppingCriterion
 from .calls import finished, progress_bar, show_progress
 from .config import read_config
 from .given_tokenizer import AnswerTexts, GivenTokenizer, refuse_stop_strings
-from .outputs import Completion
-from .sampling_params import SamplingParams
 from .stream import TokenStream, ended_on_error
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .outputs import Completion
+    from .sampling_params import SamplingParams
 
 Message = dict[str, Any]
 Prompt = str | Sequence[int] | np.ndarray
@@ -108,6 +110,8 @@ class TextCalls:
                 answers = self._complete_with_journal(engine, rows, config, special, callbacks, progress, journal)
         if texts is not None:
             answers = [texts.decoded(of_one) for of_one in answers]
+        from .outputs import Completion
+
         return [Completion(prompt if isinstance(prompt, str) else None, row.tolist(), outputs)
                 for prompt, row, outputs in zip(listed, rows.rows, answers)]
 

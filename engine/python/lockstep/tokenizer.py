@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,8 @@ class Tokenizer:
         `conversation` holds messages such as ``{"role": "user", "content": "Hello"}``. `tools` and `variables`, which
         have to be plain data, are passed to the template.
         """
+        import json
+
         if tools is not None:
             variables["tools"] = tools
         text = self._open.render_chat([json.dumps(message) for message in conversation], add_generation_prompt,
