@@ -122,11 +122,11 @@ std::optional<HostChoice> HostChoosers::ask(const HostSlots& host, Entry& entry,
 
 Result<std::optional<HostChoice>> HostChoosers::advance(RequestId request, Entry& entry, const Step& step) {
   if (step.output.logits.empty()) return no_logits(request);
-  take_logits(entry, step);
+  const std::span<const float> logits = take_logits(entry, step);
   const auto waits = [](const Row& row) { return row.has_begun && !row.has_logits; };
   if (std::ranges::any_of(entry.rows, waits)) return std::nullopt;
   for (Row& row : entry.rows) row.has_logits = false;
-  const Choice choice = entry.chooser->choose(entry.logits);
+  const Choice choice = entry.chooser->choose(logits);
   if (choice.error) return *choice.error;
   const std::span<const int32_t> certain = entry.chooser->certain();
   HostChoice told{.request = request,
@@ -141,27 +141,34 @@ Result<std::optional<HostChoice>> HostChoosers::advance(RequestId request, Entry
   } else if (entry.made == entry.budget) {
     told.finished = FinishReason::kLength;
   } else {
-    LOCKSTEP_TRY_VOID(check(request, entry, choice));
+    const auto vocabulary = static_cast<int64_t>(logits.size() / entry.rows.size());
+    LOCKSTEP_TRY_VOID(check(request, entry, choice, vocabulary));
     apply(entry, choice, step.decision);
   }
   return std::optional(std::move(told));
 }
 
-void HostChoosers::take_logits(Entry& entry, const Step& step) {
+/// Those of all rows so far. One row's are read where the step has them; several may arrive in several steps.
+std::span<const float> HostChoosers::take_logits(Entry& entry, const Step& step) {
   const size_t vocabulary = step.output.logits.size() / step.with_logits.size();
+  const auto logits_of = [&](SlotId slot) { return step.output.logits.subspan(index(slot) * vocabulary, vocabulary); };
+  if (entry.rows.size() == 1) {
+    Row& row = entry.rows.front();
+    row.has_logits = row.has_begun && step.with_logits[index(row.slot)] != 0;
+    return logits_of(row.slot);
+  }
   entry.logits.resize(entry.rows.size() * vocabulary);
   for (size_t r = 0; r < entry.rows.size(); ++r) {
     Row& row = entry.rows[r];
     if (!row.has_begun || step.with_logits[index(row.slot)] == 0) continue;
-    const auto logits = step.output.logits.subspan(index(row.slot) * vocabulary, vocabulary);
-    std::ranges::copy(logits, entry.logits.begin() + static_cast<ptrdiff_t>(r * vocabulary));
+    std::ranges::copy(logits_of(row.slot), entry.logits.begin() + static_cast<ptrdiff_t>(r * vocabulary));
     row.has_logits = true;
   }
+  return entry.logits;
 }
 
-Result<void> HostChoosers::check(RequestId request, const Entry& entry, const Choice& choice) {
+Result<void> HostChoosers::check(RequestId request, const Entry& entry, const Choice& choice, int64_t vocabulary) {
   const size_t rows = entry.rows.size();
-  const auto vocabulary = static_cast<int64_t>(entry.logits.size() / rows);
   if (choice.tokens.size() != rows || choice.sources.size() != rows) {
     return cannot_choose(request, fmt::format("found {} tokens and {} sources, expected one for each of {} rows",
                                               choice.tokens.size(), choice.sources.size(), rows));

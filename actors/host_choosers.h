@@ -57,7 +57,7 @@ class HostChoosers {
     bool is_mixed = false;  // its rows differ in their rope factors, so none may continue another
     int64_t budget = 1;     // choices
     int64_t made = 0;
-    std::vector<float> logits = {};  // [rows, V]
+    std::vector<float> logits = {};  // [rows, V] of several rows
   };
   struct Step {
     std::span<const uint8_t> with_logits;
@@ -67,8 +67,9 @@ class HostChoosers {
 
   static std::optional<HostChoice> ask(const HostSlots& host, Entry& entry, const Step& step);
   static Result<std::optional<HostChoice>> advance(RequestId request, Entry& entry, const Step& step);
-  static void take_logits(Entry& entry, const Step& step);
-  static Result<void> check(RequestId request, const Entry& entry, const generation::Choice& choice);
+  static std::span<const float> take_logits(Entry& entry, const Step& step);
+  static Result<void> check(RequestId request, const Entry& entry, const generation::Choice& choice,
+                            int64_t vocabulary);
   static void apply(Entry& entry, const generation::Choice& choice, shards::Decision& decision);
 
   std::mutex mutex_;

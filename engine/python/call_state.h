@@ -76,6 +76,24 @@ class ModelState {
   std::set<CancellableCall*> calls_;
 };
 
+/// Keeps the calling thread known to Python until the thread ends. Otherwise each callback makes and frees a state of
+/// the thread, with memory of the system for its frames. Made with or without the GIL. A model ends its threads before
+/// the interpreter ends.
+class PythonThread {
+ public:
+  PythonThread() : ensured_(PyGILState_Ensure()), state_(PyEval_SaveThread()) {}
+  ~PythonThread() {
+    PyEval_RestoreThread(state_);
+    PyGILState_Release(ensured_);
+  }
+  PythonThread(const PythonThread&) = delete;
+  PythonThread& operator=(const PythonThread&) = delete;
+
+ private:
+  PyGILState_STATE ensured_;
+  PyThreadState* state_;
+};
+
 /// Owns the Python objects that the requests of one call use.
 class CallState {
  public:
@@ -90,6 +108,7 @@ class CallState {
   /// request by a C++ exception.
   template <typename Work>
   auto call_python(Work&& work) {
+    static thread_local const PythonThread kThread;
     const nb::gil_scoped_acquire acquired;
     const ThreadMark mark(model_->callback_thread);
     try {

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep::python {
 namespace {
@@ -23,12 +24,26 @@ nb::object ids_array(std::span<const std::vector<int32_t>> rows) {
   return owning_array(std::move(values), {rows.size(), length});
 }
 
-/// A copy [rows, V], because a function may keep the array after the call.
-nb::object scores_array(std::span<const float> scores, size_t rows) {
-  auto values = std::make_unique_for_overwrite<float[]>(scores.size());
-  std::ranges::copy(scores, values.get());
-  return owning_array(std::move(values), {rows, scores.size() / rows});
-}
+/// Copies of scores, because a function may keep its array. The memory is used again once no array refers to it: new
+/// memory of a vocabulary's size would come from the system at each step. With the GIL.
+class ScoresCopies {
+ public:
+  /// [rows, V].
+  nb::object array(std::span<const float> scores, size_t rows) {
+    if (memory_.use_count() != 1 || size_ != scores.size()) {
+      memory_ = std::make_shared_for_overwrite<float[]>(scores.size());
+      size_ = scores.size();
+    }
+    std::memcpy(memory_.get(), scores.data(), scores.size_bytes());
+    const nb::capsule owner(new std::shared_ptr<float[]>(memory_),
+                            [](void* held) noexcept { delete static_cast<std::shared_ptr<float[]>*>(held); });
+    return nb::cast(nb::ndarray<nb::numpy, float>(memory_.get(), {rows, size_ / rows}, owner));
+  }
+
+ private:
+  std::shared_ptr<float[]> memory_;  // shared with the arrays
+  size_t size_ = 0;
+};
 
 class PythonProcessor final : public LogitsProcessor {
  public:
@@ -43,15 +58,16 @@ class PythonProcessor final : public LogitsProcessor {
   void process_rows(std::span<const std::vector<int32_t>> rows, std::span<float> scores) const override {
     using Scores = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
     state_->call_python([&] {
-      const nb::object changed = function_(ids_array(rows), scores_array(scores, rows.size()));
+      const nb::object changed = function_(ids_array(rows), copies_.array(scores, rows.size()));
       const auto array = nb::cast<Scores>(changed);
-      std::copy_n(array.data(), scores.size(), scores.begin());
+      std::memcpy(scores.data(), array.data(), scores.size_bytes());
     });
   }
 
  private:
   std::shared_ptr<CallState> state_;
   nb::handle function_;  // owned by the state
+  mutable ScoresCopies copies_;
 };
 
 class PythonCriterion final : public StoppingCriterion {
@@ -62,7 +78,7 @@ class PythonCriterion final : public StoppingCriterion {
   bool is_met(std::span<const int32_t> ids, std::span<const float> scores) const override {
     const std::vector<int32_t> row(ids.begin(), ids.end());
     return state_->call_python([&] {
-      return nb::cast<bool>(function_(ids_array({&row, 1}), scores_array(scores, /*rows=*/1)));
+      return nb::cast<bool>(function_(ids_array({&row, 1}), copies_.array(scores, /*rows=*/1)));
     });
   }
   FinishReason reason() const override { return FinishReason::kStop; }
@@ -70,6 +86,7 @@ class PythonCriterion final : public StoppingCriterion {
  private:
   std::shared_ptr<CallState> state_;
   nb::handle function_;  // owned by the state
+  mutable ScoresCopies copies_;
 };
 
 }  // namespace

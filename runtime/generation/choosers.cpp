@@ -46,16 +46,24 @@ Result<int32_t> GrowingRow::grow(std::span<const float> logits, std::span<float>
   if (matcher_) LOCKSTEP_TRY_VOID(matcher_->mask(scores));  // top_k, top_p … count among the allowed tokens
   processors_.process(ids_, scores);
   if (matcher_) LOCKSTEP_TRY_VOID(matcher_->mask(scores));  // some processors give excluded tokens a score
-  sampling::Candidates candidates(scores, *scratch_);
-  const auto index = static_cast<uint32_t>(ids_.size() - prompt_length_);
-  const int32_t token = candidates.is_empty() ? sampling::first_number(logits)
-                        : draw_.do_sample     ? candidates.draw(sampling::uniform(draw_.seed, index))
-                                              : candidates.greedy();
+  const int32_t token = pick(logits, scores);
   if (matcher_) LOCKSTEP_TRY_VOID(matcher_->accept(token));
   if (auto record = record_token(record_, logits, scores, token)) records_.push_back(std::move(record));
   ids_.push_back(token);
   reason_ = stopping_.check(ids_, scores);
   return token;
+}
+
+int32_t GrowingRow::pick(std::span<const float> logits, std::span<float> scores) const {
+  if (!draw_.do_sample && !record_.wants_any()) {  // one pass; records need scores without NaN
+    const int32_t best = sampling::highest_id(scores);
+    return scores[static_cast<size_t>(best)] > sampling::kExcluded ? best : sampling::first_number(logits);
+  }
+  sampling::Candidates candidates(scores, *scratch_);
+  const auto index = static_cast<uint32_t>(ids_.size() - prompt_length_);
+  return candidates.is_empty() ? sampling::first_number(logits)
+         : draw_.do_sample     ? candidates.draw(sampling::uniform(draw_.seed, index))
+                               : candidates.greedy();
 }
 
 Result<void> GrowingRow::follow(std::span<const int32_t> tokens) {

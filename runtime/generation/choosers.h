@@ -69,6 +69,9 @@ class GrowingRow {
  private:
   GrowingRow(const ChooserRequest& request, ProcessorChain processors, std::unique_ptr<constraint::Matcher> matcher);
 
+  /// The token of processed `scores`; without a selectable one the first number of `logits`.
+  int32_t pick(std::span<const float> logits, std::span<float> scores) const;
+
   sampling::Parameters draw_;
   RecordOptions record_;
   ProcessorChain processors_;

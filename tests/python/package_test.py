@@ -93,14 +93,26 @@ class Callbacks(OnOneModel):
         seen = []
 
         def only_even(ids, scores):
-            seen.append((ids.shape, ids.dtype, scores.shape, scores.dtype, scores))
             scores[:, 1::2] = -np.inf
+            seen.append((ids.shape, ids.dtype, scores.shape, scores.dtype, scores, scores.copy()))
             return scores
 
         found = self.new_ids(logits_processor=[only_even])
         self.assertTrue(all(token % 2 == 0 for token in found))
         self.assertEqual(seen[1][:4], ((1, 5), np.int64, (1, 128), np.float32))
-        self.assertTrue(np.isneginf(seen[0][4][0, 1]))  # arrays that a callback keeps stay valid
+        for *_, kept, copy in seen:  # arrays that a callback keeps stay valid
+            np.testing.assert_array_equal(kept, copy)
+
+    def test_a_thread_keeps_its_state_between_callbacks(self):
+        local, counts = threading.local(), []
+
+        def count(ids, scores):
+            local.calls = getattr(local, "calls", 0) + 1
+            counts.append(local.calls)
+            return scores
+
+        self.new_ids(logits_processor=[count], max_new_tokens=4, eos_token_id=[])
+        self.assertEqual(counts, [1, 2, 3, 4])
 
     def test_beams_are_the_rows_of_a_processor(self):
         shapes = set()

@@ -162,6 +162,19 @@ TEST(SampledChooser, FeedsItsRowAndTellsWhatIsCertain) {
   EXPECT_EQ(chooser->sequences()[0].reason, FinishReason::kLength);
 }
 
+TEST(SampledChooser, IgnoresWhatIsNoNumberAndTakesTheFirstOneWhereNothingCanBeChosen) {
+  for (const bool with_records : {false, true}) {
+    GenerationConfig config;
+    config.output_scores = with_records;
+    ChooserRequest request = request_of(config);
+    request.vocabulary = 4;
+    const auto chooser = make_chooser(request).value();
+    EXPECT_THAT(chooser->choose(std::vector<float>{NAN, 1.0f, 3.0f, 3.0f}).tokens, ElementsAre(2));
+    EXPECT_THAT(chooser->choose(std::vector<float>{NAN, -INFINITY, -INFINITY, NAN}).tokens, ElementsAre(1));
+    EXPECT_THAT(chooser->choose(std::vector<float>{NAN, NAN, NAN, NAN}).tokens, ElementsAre(0));
+  }
+}
+
 TEST(SampledChooser, EndsOnStopStringsWhenItHasATokenizer) {
   const auto tokenizer = tiny_tokenizer();
   GenerationConfig config;
