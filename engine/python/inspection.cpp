@@ -14,6 +14,7 @@
 
 #include "engine/python/errors.h"
 #include "engine/python/open_model.h"
+#include "engine/python/plain_data.h"
 #include "lockstep/inspect.h"
 
 namespace lockstep::python {
@@ -217,7 +218,8 @@ void bind_inspection(nb::module_& module) {
     const auto& model = open.options().drafting.model;
     return model ? std::optional(model->string()) : std::nullopt;
   });
-  module.def("fields_of", [](const GenerationConfig& config) { return plain(config); });
+  module.def("fields_of",
+             [](const ChangedConfig& config) { return plain(static_cast<const GenerationConfig&>(config)); });
 }
 
 }  // namespace lockstep::python

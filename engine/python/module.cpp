@@ -26,21 +26,24 @@ using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cp
 std::vector<int32_t> vector_of(const Ids& ids) { return {ids.data(), ids.data() + ids.size()}; }
 
 void bind_generation_config(nb::module_& module) {
-  // Its attribute `changes`: what config.py has set, for other processes.
-  nb::class_<GenerationConfig>(module, "GenerationConfig", nb::dynamic_attr())
-      .def("copy", [](const GenerationConfig& config) { return config; })
-      .def("set", [](GenerationConfig& config, std::string_view name,
-                     std::string_view json) { value_of(config.set(name, json)); })
-      .def("validate", [](const GenerationConfig& config) { value_of(config.validate()); })
-      .def("validate_streaming", [](const GenerationConfig& config) { value_of(config.validate_streaming()); })
-      .def_ro("num_beams", &GenerationConfig::num_beams)
-      .def_ro("num_return_sequences", &GenerationConfig::num_return_sequences)
-      .def_ro("eos_token_ids", &GenerationConfig::eos_token_ids)
-      .def_ro("bos_token_id", &GenerationConfig::bos_token_id)
-      .def_ro("stop_strings", &GenerationConfig::stop_strings)
-      .def_ro("pad_token_id", &GenerationConfig::pad_token_id)
-      .def_ro("output_scores", &GenerationConfig::output_scores)
-      .def_ro("output_logits", &GenerationConfig::output_logits);
+  nb::class_<ChangedConfig>(module, "GenerationConfig")
+      .def("copy", [](const ChangedConfig& config) { return ChangedConfig{config}; })
+      .def("set",
+           [](ChangedConfig& config, const std::string& name, const std::string& json) {
+             value_of(config.set(name, json));
+             config.changes.emplace_back(name, json);
+           })
+      .def_ro("changes", &ChangedConfig::changes)
+      .def("validate", [](const ChangedConfig& config) { value_of(config.validate()); })
+      .def("validate_streaming", [](const ChangedConfig& config) { value_of(config.validate_streaming()); })
+      .def_ro("num_beams", &ChangedConfig::num_beams)
+      .def_ro("num_return_sequences", &ChangedConfig::num_return_sequences)
+      .def_ro("eos_token_ids", &ChangedConfig::eos_token_ids)
+      .def_ro("bos_token_id", &ChangedConfig::bos_token_id)
+      .def_ro("stop_strings", &ChangedConfig::stop_strings)
+      .def_ro("pad_token_id", &ChangedConfig::pad_token_id)
+      .def_ro("output_scores", &ChangedConfig::output_scores)
+      .def_ro("output_logits", &ChangedConfig::output_logits);
   // Fails for options that are not supported; returns those that are not known.
   module.def("unknown_options", [](std::string_view json, std::string_view origin) {
     return value_of(generation::parse_generation_config(json, origin)).ignored;
@@ -190,7 +193,7 @@ void bind_open_model(nb::module_& module) {
   nb::class_<OpenModel>(module, "OpenModel")
       .def(
           "submit",
-          [](OpenModel& open, const std::vector<GivenRow>& rows, const GenerationConfig& config, bool streams,
+          [](OpenModel& open, const std::vector<GivenRow>& rows, const ChangedConfig& config, bool streams,
              bool special_text, nb::object process, nb::object is_met, nb::object allowed) {
             return open.submit(rows_of(rows), config, {.streams = streams, .special_text = special_text},
                                {std::move(process), std::move(is_met), std::move(allowed)});
@@ -208,7 +211,7 @@ void bind_open_model(nb::module_& module) {
       .def("is_open", &OpenModel::is_open)
       .def("facts", [](const OpenModel& open) { return dict_of(open.facts()); })
       .def("counters", [](const OpenModel& open) { return dict_of(open.counters()); })
-      .def("generation_config", [](const OpenModel& open) { return open.model().generation(); })
+      .def("generation_config", [](const OpenModel& open) { return ChangedConfig{open.model().generation()}; })
       .def("warnings", [](const OpenModel& open) { return open.model().warnings(); })
       .def("vocabulary", [](const OpenModel& open) { return open.model().spec().vocabulary; })
       .def("embedding_size", [](const OpenModel& open) { return open.model().spec().embedding_size; })
@@ -239,7 +242,7 @@ void bind_open_model(nb::module_& module) {
 
 NB_MODULE(_lockstep, module) {
   using namespace lockstep::python;
-  module.attr("__version__") = LOCKSTEP_VERSION;
+  module.attr("version") = LOCKSTEP_VERSION;
   bind_generation_config(module);
   bind_answers(module);
   bind_pending(module);

@@ -3,10 +3,19 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/python/pending.h"
 #include "lockstep/engine.h"
 
 namespace lockstep::python {
+
+/// Options, and those that were set, for other processes.
+struct ChangedConfig : GenerationConfig {
+  std::vector<std::pair<std::string, std::string>> changes = {};  // name, JSON
+};
 
 nb::dict dict_of(const EngineFacts& facts);
 nb::dict dict_of(const EngineCounters& counters);

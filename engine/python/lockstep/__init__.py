@@ -14,7 +14,8 @@ The engine's log lines go to the logger "lockstep" of Python's logging.
 
 from typing import TYPE_CHECKING, Any
 
-from ._lockstep import Answer, __version__
+from ._lockstep import Answer
+from ._lockstep import version as __version__
 from .config import generation_options
 from .errors import Error, InputError
 from .model import Model

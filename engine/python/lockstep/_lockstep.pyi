@@ -5,10 +5,15 @@ import numpy
 from numpy.typing import NDArray
 
 
+version: str = '0.1.0'
+
 class GenerationConfig:
     def copy(self) -> GenerationConfig: ...
 
     def set(self, arg0: str, arg1: str, /) -> None: ...
+
+    @property
+    def changes(self) -> list[tuple[str, str]]: ...
 
     def validate(self) -> None: ...
 

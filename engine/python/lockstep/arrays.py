@@ -51,8 +51,11 @@ class TokenRows(NamedTuple):
 
     def only(self, numbers: list[int]) -> TokenRows:
         """The rows with these numbers."""
-        return TokenRows(self.kind, *([values[number] for number in numbers] if values is not None else None
-                                      for values in self[1:]))
+        def chosen(values: list[Any]) -> list[Any]:
+            return [values[number] for number in numbers]
+
+        return TokenRows(self.kind, chosen(self.given), chosen(self.rows), chosen(self.hidden), chosen(self.masked_inside),
+                         None if self.embeddings is None else chosen(self.embeddings))
 
 
 def _kind_of(ids: Any) -> Kind:
@@ -65,7 +68,13 @@ def _array_of(values: Any) -> np.ndarray:
     if not is_tensor(values):
         return np.asarray(values)
     values = values.detach().cpu()
-    return (values.float() if values.is_floating_point() else values).numpy()  # numpy has no bfloat16
+    array: np.ndarray = (values.float() if values.is_floating_point() else values).numpy()  # numpy has no bfloat16
+    return array
+
+
+def plain_ids(ids: Any) -> list[int]:
+    """A row of ids, as a list, an array or a tensor, as a list."""
+    return [int(token) for token in (ids.tolist() if hasattr(ids, "tolist") else ids)]
 
 
 def _rows_of(what: str, name: str, values: Any) -> list[np.ndarray]:
@@ -147,10 +156,9 @@ def read_rows(what: str, ids: Any, attention_mask: Any = None, *, vocabulary: in
     if not given:
         raise bad_input(what, "no rows", "at least one", "pass a prompt")
     masks = _masks_of(what, given, attention_mask)
-    if attention_mask is None and hidden_padding is not None and kind.name != "list" and any((row == hidden_padding).any() for row in given):
-        masks = [row != hidden_padding for row in given]
-        for number, mask in enumerate(masks):
-            _checked_mask(what, number, mask, given[number])
+    if (attention_mask is None and hidden_padding is not None and kind.name != "list"
+            and any((row == hidden_padding).any() for row in given)):
+        masks = [_checked_mask(what, number, row != hidden_padding, row) for number, row in enumerate(given)]
     rows = [_visible(row, mask, np.int32) for row, mask in zip(given, masks)]
     return TokenRows(kind, given, rows, [_hidden(mask) for mask in masks], [_masked_inside(mask) for mask in masks])
 

@@ -64,7 +64,6 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
     they are errors.
     """
     config = base.copy()
-    config.changes = changes = []  # for ranks in other processes
     fields = {} if generation_config is None else _fields_of(generation_config)
     own = {name: fields.pop(name) for name in _OWN_KEYS if name in fields}
     if fields:
@@ -77,8 +76,7 @@ def read_config(base: _lockstep.GenerationConfig, generation_config: Any,
             if name in _OWN_KEYS:
                 own[name] = source[name]
             elif source[name] is not None:
-                changes.append((name, _json_of(name, source[name])))
-                config.set(*changes[-1])
+                config.set(name, _json_of(name, source[name]))
     return config, own
 
 
@@ -93,7 +91,6 @@ def count_padding(what: str, config: _lockstep.GenerationConfig, width: int | No
             raise bad_input(what, f"max_length={length} for prompts of {width} tokens, padding included", "more than these",
                             "raise it, or give max_new_tokens")
         counted = [(new_name, str(max(length - width, 0))), *([("min_length", "0")] if name == "min_length" else [])]
-        config.changes += counted
         for change in counted:
             config.set(*change)
 

@@ -35,7 +35,7 @@ class Error(Exception):
         self.context = found.group(1) if found else ""
 
     def __str__(self) -> str:
-        return self.args[0]
+        return str(self.args[0])
 
 
 class InputError(Error, ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._lockstep import Answer, StreamedToken
-from .arrays import is_tensor
+from .arrays import plain_ids
 from .errors import bad_input
 from .stream import Token
 
@@ -41,9 +41,8 @@ class GivenTokenizer:
 
     def decode(self, ids: Sequence[int] | Any, skip_special_tokens: bool = False) -> str:
         """The text of `ids`, a row of integers."""
-        if is_tensor(ids) or hasattr(ids, "tolist"):
-            ids = ids.tolist()
-        return self.wrapped.decode([int(token) for token in ids], skip_special_tokens=skip_special_tokens)
+        text: str = self.wrapped.decode(plain_ids(ids), skip_special_tokens=skip_special_tokens)
+        return text
 
     def apply_chat_template(self, conversation: Sequence[dict[str, Any]], *, tokenize: bool = True,
                             add_generation_prompt: bool = False, tools: list[Any] | None = None,

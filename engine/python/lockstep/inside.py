@@ -100,7 +100,8 @@ class OwnRanks:
         sys.exit(0)
 
     def next_command(self) -> dict[str, Any]:
-        return json.loads(self.run(lambda: self.group.broadcast("")))
+        command: dict[str, Any] = json.loads(self.run(lambda: self.group.broadcast("")))
+        return command
 
     def _serve(self, command: dict[str, Any]) -> None:
         options = _lockstep.open_options(**command["options"])

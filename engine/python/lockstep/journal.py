@@ -78,7 +78,7 @@ def facts_of(engine: _lockstep.OpenModel, prompts: TokenRows, config: _lockstep.
             "stored weights": facts["weights"],
             "backend": facts["backend"],
             "max_seq_len": facts["max_seq_len"],
-            "lockstep": _lockstep.__version__}
+            "lockstep": _lockstep.version}
 
 
 class Journal:

@@ -79,8 +79,8 @@ class LockstepLM(TemplateLM):
         return self._name if chat_template else None
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return self._model.tokenizer.apply_chat_template(chat_history, tokenize=False,
-                                                         add_generation_prompt=add_generation_prompt)
+        return str(self._model.tokenizer.apply_chat_template(chat_history, tokenize=False,
+                                                             add_generation_prompt=add_generation_prompt))
 
     def _scored(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterable[tuple[float, bool]]:
         """(sum of log-probabilities, whether each token is the likeliest) of each continuation after its context."""
@@ -96,8 +96,8 @@ class LockstepLM(TemplateLM):
     def _loglikelihood_tokens(self, requests: Sequence[tuple[Any, list[int], list[int]]], disable_tqdm: bool = False,
                               **_: Any) -> list[tuple[float, bool]]:
         answers = list(self._scored([(context, continuation) for _, context, continuation in requests]))
-        for (key, _, _), answer in zip(requests, answers):
-            if key is not None:
+        for request, answer in zip(requests, answers):
+            if (key := request[0]) is not None:
                 self.cache_hook.add_partial("loglikelihood", key, answer)
         return answers
 

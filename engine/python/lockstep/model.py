@@ -81,7 +81,7 @@ class Model(Inspection, TextCalls):
         draft, drafts, looks_up = read_drafting(draft_model, num_assistant_tokens, prompt_lookup_num_tokens)
         self._uses = 0
         self._idle = threading.Condition()
-        options = {"dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
+        options: dict[str, Any] = {"dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
                    "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
                    "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget,
                    "scoring": scoring, "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
@@ -141,6 +141,10 @@ class Model(Inspection, TextCalls):
                 self._uses -= 1
                 self._idle.notify_all()
 
+    def _wait_until_unused(self, seconds: float) -> None:
+        with self._idle:
+            self._idle.wait_for(lambda: self._uses == 0, timeout=seconds)
+
     @property
     def tokenizer(self) -> Tokenizer | GivenTokenizer:
         """The model's tokenizer, or the one that was given."""
@@ -149,12 +153,16 @@ class Model(Inspection, TextCalls):
     @property
     def eos_token_ids(self) -> list[int]:
         """The ids that end an answer, as generation_config.json or config.json says; they may be none."""
-        return self._open.generation_config().eos_token_ids
+        return self._own_config().eos_token_ids
 
     @property
     def bos_token_id(self) -> int | None:
         """The id that begins a text, where the model has one."""
-        return self._open.generation_config().bos_token_id
+        return self._own_config().bos_token_id
+
+    def _own_config(self) -> _lockstep.GenerationConfig:
+        config: _lockstep.GenerationConfig = self._open.generation_config()
+        return config
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -177,7 +185,8 @@ class Model(Inspection, TextCalls):
         and "peak" of the process, "read_loading", "files" and "read_ahead" of the weight files.
         """
         with self._use() as engine:
-            return engine.facts()["memory"]
+            memory: list[dict[str, int]] = engine.facts()["memory"]
+        return memory
 
     def generate(self, input_ids: Any = None, attention_mask: Any = None, *, inputs_embeds: Any = None,
                  generation_config: Any = None,
@@ -224,7 +233,7 @@ class Model(Inspection, TextCalls):
         what = "cannot generate"
         if assistant_model is not None:
             check_assistant(assistant_model, called(self._open, "draft_model"))
-        config, own = read_config(self._open.generation_config(), generation_config, options)
+        config, own = read_config(self._own_config(), generation_config, options)
         self._texts(what, config, True)
         pad_token_id = config.pad_token_id if config.pad_token_id is not None else (config.eos_token_ids or [0])[0]
         hidden = None if pad_token_id in config.eos_token_ids else config.pad_token_id
@@ -310,7 +319,6 @@ def _open_inside(directory: str, options: dict[str, Any], tp: int | None, script
     return ranks.open(directory, options)
 
 
-
 _open_models: weakref.WeakSet[Model] = weakref.WeakSet()
 
 
@@ -321,8 +329,7 @@ def _close_all() -> None:
             model.close()
         except Error as error:
             log_line(0, "error", str(error))
-        with model._idle:
-            model._idle.wait_for(lambda uses=model: uses._uses == 0, timeout=5)
+        model._wait_until_unused(5.0)
 
 
 def _disown_all() -> None:

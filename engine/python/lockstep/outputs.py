@@ -87,7 +87,7 @@ def sequences_of(prompts: TokenRows, answers: list[list[Answer]], pad_token_id: 
     return prompts.kind.of_ids(padded)
 
 
-def steps_of(kind: Kind, by_answer: list[np.ndarray | None]) -> tuple[Any, ...] | None:
+def steps_of(kind: Kind, by_answer: list[Any]) -> tuple[Any, ...] | None:
     """Arrays [tokens, vocabulary] of the answers as arrays [answers, vocabulary] of the steps."""
     found = [values for values in by_answer if values is not None]
     if not found:

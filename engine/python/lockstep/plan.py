@@ -31,7 +31,7 @@ class Plan(dict[str, Any]):
         return f"<lockstep.Plan {self['model_type']} {self['dtype']}, best: {best}>"
 
     def _repr_html_(self) -> str:
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for degree in self["degrees"]:
             if not degree["works"]:
                 rows.append((degree["degree"], degree["reason"]))

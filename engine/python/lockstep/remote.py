@@ -23,7 +23,7 @@ _LAST = ("answered", "value", "failed")
 class StreamedCopy(NamedTuple):
     """A `StreamedToken` of another process."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # as StreamedToken has it, not tuple's
     id: int | None
     text: str
 
@@ -133,7 +133,8 @@ class RemotePending:
         return self._rows.get(row)
 
     def scores(self) -> list[dict[str, Any]]:
-        return self._value()
+        rows: list[dict[str, Any]] = self._value()
+        return rows
 
     def value(self) -> Any:
         return self._value()
@@ -203,7 +204,7 @@ class RemoteModel:
 
     launch: str  # how its ranks are launched, in a message
 
-    def __init__(self, files: _lockstep.OpenModel) -> None:
+    def __init__(self, files: Any) -> None:
         self._files = files
         self._mutex = threading.Lock()
         self._calls: dict[int, RemotePending] = {}  # open ones

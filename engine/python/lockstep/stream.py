@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ._lockstep import Answer, PendingRequests, StreamedToken
     from .given_tokenizer import AnswerTexts
-    from .model import Model
+    from .text_calls import TextCalls
 
 
 class Token(NamedTuple):
@@ -17,7 +17,7 @@ class Token(NamedTuple):
 
     id: int | None  # None: only text, withheld until the end because a stop string could have begun in it
     text: str  # the whole characters that it completes, maybe none
-    index: int = 0  # of the answer, with num_return_sequences
+    index: int = 0  # type: ignore[assignment]  # of the answer, with num_return_sequences
 
     def __str__(self) -> str:
         return self.text
@@ -41,7 +41,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     asked for.
     """
 
-    def __init__(self, model: Model, pending: PendingRequests, texts: AnswerTexts | None = None) -> None:
+    def __init__(self, model: TextCalls, pending: PendingRequests, texts: AnswerTexts | None = None) -> None:
         self._model = model  # keeps it open
         self._pending = pending
         self._texts = texts  # of the program's tokenizer; None: the engine's

@@ -29,7 +29,7 @@ Prompt = str | Sequence[int] | np.ndarray
 class TextCalls:
     """Methods of `lockstep.Model`, which has these attributes."""
 
-    _open: _lockstep.OpenModel
+    _open: Any  # a _lockstep.OpenModel, or what stands in for one
     _vocabulary: int
     _tokenizer: Tokenizer | GivenTokenizer
 
@@ -145,7 +145,7 @@ class TextCalls:
 
         `tools` and `chat_template_kwargs` go to the template; `options` are the other arguments of `complete`.
         """
-        conversations = [messages] if messages and isinstance(messages[0], dict) else messages
+        conversations: Sequence[Any] = [messages] if messages and isinstance(messages[0], dict) else messages
         ids = [self._tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tools=tools,
                                                    **(chat_template_kwargs or {})) for conversation in conversations]
         return self.complete(ids, sampling_params, **options)

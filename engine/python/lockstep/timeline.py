@@ -33,7 +33,8 @@ class Timeline:
     def seconds(self, kind: str | None = None) -> np.ndarray:
         """float64 [steps]: the duration of each step, or of each of one kind."""
         steps = self.steps if kind is None else self.steps[self.steps["kind"] == kind]
-        return steps["end_s"] - steps["begin_s"]
+        durations: np.ndarray = steps["end_s"] - steps["begin_s"]
+        return durations
 
     def __repr__(self) -> str:
         return f"<lockstep.Timeline of {len(self.steps)} steps>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .arrays import is_tensor
+from .arrays import plain_ids
 
 if TYPE_CHECKING:
     from ._lockstep import OpenModel
@@ -31,9 +31,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int] | Any, skip_special_tokens: bool = False) -> str:
         """The text of `ids`, a row of integers. Raises `lockstep.InputError` for unknown ids."""
-        if is_tensor(ids) or hasattr(ids, "tolist"):
-            ids = ids.tolist()
-        return self._open.decode([int(token) for token in ids], skip_special_tokens)
+        return self._open.decode(plain_ids(ids), skip_special_tokens)
 
     def apply_chat_template(self, conversation: Sequence[dict[str, Any]], *, tokenize: bool = True,
                             add_generation_prompt: bool = False, tools: list[Any] | None = None,
