@@ -55,11 +55,16 @@ void CallState::notify() {
   }
 }
 
-nb::object CallState::clear() {
+void CallState::release_objects(std::vector<nb::object>& released) {
   has_listener_ = false;
-  // Python code that these destructors run may use this object.
-  const std::vector<nb::object> owned = std::move(owned_);
-  const nb::object listener = std::move(listener_);
+  for (nb::object& object : owned_) released.push_back(std::move(object));
+  owned_.clear();
+  if (listener_.is_valid()) released.push_back(std::move(listener_));
+}
+
+nb::object CallState::clear() {
+  std::vector<nb::object> released;  // Python code that their destructors run may use this object
+  release_objects(released);
   return std::move(failure_);
 }
 

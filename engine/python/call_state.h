@@ -37,12 +37,14 @@ struct StreamedToken {
   std::string text;
 };
 
-/// A call that `ModelState::cancel_calls` can end.
+/// A call that the end of its model ends.
 class CancellableCall {
  public:
   virtual ~CancellableCall() = default;
   /// Without the GIL, on any thread.
   virtual void cancel_requests() = 0;
+  /// Moves the Python objects that callbacks use to `released`; there are no more callbacks. With the GIL.
+  virtual void release_objects(std::vector<nb::object>& released) = 0;
 };
 
 /// What the calls of one open model share.
@@ -50,7 +52,8 @@ class ModelState {
  public:
   std::atomic<std::thread::id> callback_thread;  // runs a processor or criterion now
   std::atomic<std::thread::id> listener_thread;  // runs a listener now
-  std::atomic<bool> is_disowned = false;         // this process is a fork: the engine's threads do not exist
+  std::atomic<bool> is_disowned = false;         // nobody ends the engine
+  std::atomic<bool> is_fork = false;             // this process is one: the engine's threads do not exist
 
   /// Whether the calling thread runs Python code that the engine waits for.
   bool is_inside_callback() const {
@@ -59,19 +62,30 @@ class ModelState {
   }
 
   void add(CancellableCall& call) {
-    std::lock_guard lock(mutex_);
+    const std::unique_lock lock = locked();
     calls_.insert(&call);
   }
   void remove(CancellableCall& call) {
-    std::lock_guard lock(mutex_);
+    const std::unique_lock lock = locked();
     calls_.erase(&call);
   }
   void cancel_calls() {
-    std::lock_guard lock(mutex_);
+    const std::unique_lock lock = locked();
     for (CancellableCall* call : calls_) call->cancel_requests();
+  }
+  /// The Python objects of all calls, after their end: a function may refer to the stream whose call owns it, which
+  /// Python's collector does not see. With the GIL.
+  std::vector<nb::object> release_objects() {
+    std::vector<nb::object> released;
+    const std::unique_lock lock = locked();
+    for (CancellableCall* call : calls_) call->release_objects(released);
+    return released;
   }
 
  private:
+  /// A fork has one thread, and the mutex as another thread of its parent left it.
+  std::unique_lock<std::mutex> locked() { return is_fork ? std::unique_lock<std::mutex>() : std::unique_lock(mutex_); }
+
   std::mutex mutex_;  // guards the calls, which remove themselves
   std::set<CancellableCall*> calls_;
 };
@@ -128,6 +142,8 @@ class CallState {
   void add_done();
   /// `function` is called, without arguments and on the delivery thread, when tokens or ends are added. With the GIL.
   void set_listener(nb::object function);
+  /// Moves the functions to `released`, after the requests are done. With the GIL.
+  void release_objects(std::vector<nb::object>& released);
   /// Releases the Python objects, after the requests are done, so that they may refer to the call. Returns the
   /// exception of a callback, if there was one. With the GIL.
   nb::object clear();

@@ -73,7 +73,7 @@ OpenModel::~OpenModel() {
   }
   // Python's collector runs in a callback and frees the model; this thread cannot wait for its own end.
   state_->cancel_calls();
-  disown();
+  give_up();
   static_cast<void>(log_.release());
 }
 
@@ -175,13 +175,21 @@ Result<void> OpenModel::end() {
   }
   engine.reset();
   group_.reset();
+  const nb::gil_scoped_acquire acquired;
+  const std::vector<nb::object> released = state_->release_objects();
   return ended;
 }
 
-void OpenModel::disown() {
+void OpenModel::give_up() {
   state_->is_disowned = true;
   static_cast<void>(engine_.release());
   static_cast<void>(group_.release());
+}
+
+void OpenModel::disown() {
+  state_->is_fork = true;
+  give_up();
+  const std::vector<nb::object> released = state_->release_objects();
 }
 
 }  // namespace lockstep::python

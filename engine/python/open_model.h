@@ -70,6 +70,7 @@ class OpenModel {
  private:
   Result<void> open(Group& group);
   Result<void> end();
+  void give_up();
   Result<std::unique_ptr<PendingRequests>> submit_all(std::vector<Request> requests,
                                                       const std::shared_ptr<CallState>& state);
 

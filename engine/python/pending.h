@@ -34,6 +34,7 @@ class Pending : public CancellableCall {
   /// Ends what is not done, and waits for it, which takes a step at most. Signals do not interrupt it.
   void cancel();
   void cancel_requests() override;
+  void release_objects(std::vector<nb::object>& released) override { state_->release_objects(released); }
 
  protected:
   /// Waits for `is_met(state)`, which is called under the state's mutex.

@@ -74,7 +74,7 @@ class Processes(test_folder.FolderTests):
         self.assertIn("KeyboardInterrupt", err)
 
     def test_a_forked_process_gets_a_sentence(self):
-        out, _ = self.run_script("""
+        out, err = self.run_script("""
             expected = long()
             stream = model.stream(prompt, max_new_tokens=60, eos_token_id=[], logits_processor=[slow])
             next(stream)
@@ -89,6 +89,7 @@ class Processes(test_folder.FolderTests):
                 sys.exit(3)  # not os._exit: destructors run
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), long() == expected)
         """)
+        self.assertNotIn("leaked", err)
         lines = out.splitlines()
         self.assertEqual(len(lines), 4, out)
         for line in lines[:3]:
@@ -129,6 +130,7 @@ class Processes(test_folder.FolderTests):
             time.sleep(0.2)
         """)
         self.assertNotIn("terminate", err)
+        self.assertNotIn("leaked", err)  # the stream owns a function whose globals have the stream
 
     def test_sys_exit_inside_a_callback_ends_the_program(self):
         self.run_script("long(logits_processor=[lambda ids, scores: sys.exit(7)])", expected_code=7)
