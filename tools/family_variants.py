@@ -92,6 +92,12 @@ QWEN3_5 = {**named("qwen3_5_text", "Qwen3_5ForCausalLM"), **DENSE, "hidden_act":
            "attention_bias": False, "attention_dropout": 0.0, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 8,
            "linear_value_head_dim": 12, "linear_num_key_heads": 3, "linear_num_value_heads": 6,
            "max_position_embeddings": 512, "tie_word_embeddings": False}  # fmt: skip
+QWEN3_NEXT = {**{key: value for key, value in QWEN3_5.items() if key != "intermediate_size"},
+              **named("qwen3_next", "Qwen3NextForCausalLM"), "intermediate_size": 56, "moe_intermediate_size": 48,
+              "shared_expert_intermediate_size": 40, "num_experts": 5, "num_experts_per_tok": 2,
+              "norm_topk_prob": True, "output_router_logits": False, "router_aux_loss_coef": 0.001}  # fmt: skip
+QWEN3_5_MOE = {**{key: value for key, value in QWEN3_NEXT.items() if key not in ("intermediate_size", "norm_topk_prob")},
+               **named("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM")}  # fmt: skip
 SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-06,
            "num_hidden_layers": 3, "pad_token_id": 3}  # fmt: skip
 GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
@@ -220,6 +226,15 @@ VARIANTS: dict[str, Variant] = {
         "rope_parameters": default_rope(10000000.0, partial_rotary_factor=0.25, mrope_section=[1, 1, 0],
                                         mrope_interleaved=True),
     }, long_run=True),
+    "qwen3_next_interleaved": Variant("Qwen3-Next", {
+        **QWEN3_NEXT, **OLD, "rope_theta": 10000000, "partial_rotary_factor": 0.5, "decoder_sparse_step": 2,
+        "mlp_only_layers": [1], "full_attention_interval": 2,
+    }, matters={"norm_topk_prob": False, "partial_rotary_factor": 0.25}),
+    "qwen3_5_moe": Variant("Qwen3.5-MoE", {
+        **QWEN3_5_MOE, **NEW, "layer_types": ["linear_attention", "full_attention", "linear_attention",
+                                              "full_attention"],
+        "rope_parameters": default_rope(10000.0, partial_rotary_factor=0.25),
+    }),
     "gemma2_alternating_windows": Variant("Gemma 2", {
         **GEMMA2, **OLD, "rope_theta": 10000.0,
     }, matters={"attn_logit_softcapping": None, "final_logit_softcapping": None, "sliding_window": WINDOW + 1,

@@ -2,10 +2,10 @@
 """Makes the goldens of prompts that are embeddings: Hugging Face transformers' answers to inputs_embeds, in float32,
 for the model of every family golden.
 
-    python tools/make_embedding_goldens.py
+    python tools/make_embedding_goldens.py [--all]
 
 A development tool: it needs the packages of tools/make_family_goldens.py, whose goldens it reads. It writes
-tests/model/goldens/embeddings.json, which is committed: for each model {"greedy", "margin", "logits", "beams",
+tests/model/goldens/embeddings.json, which is committed; entries that it has stay, without --all: for each model {"greedy", "margin", "logits", "beams",
 "penalised"}: the greedy answer, the smallest distance between its best two logits, the logits of its first step, the
 best of three beams with a least length, and the greedy answer under a repetition penalty.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from make_family_goldens import GOLDENS, hashed_tensor, load_model, significant, versions
+from make_family_goldens import GOLDENS, hashed_tensor, load_model, models_so_far, significant, versions
 
 ROWS = 9  # embeddings of the prompt
 NEW = 8
@@ -65,16 +65,21 @@ def answers_of(model: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    models: dict[str, Any] = {}
+    path_of_all = GOLDENS / "embeddings.json"
+    models = models_so_far(path_of_all)
     for path in sorted(GOLDENS.glob("family_*.json")):
+        name = path.stem.removeprefix("family_")
+        if name in models:
+            continue
         golden = json.loads(path.read_text())
         if golden["config"].get("hidden_size_per_layer_input"):
             continue  # its layers read the tokens' ids
         weights = {tensor["name"]: hashed_tensor(golden["seed"], tensor) for tensor in golden["tensors"]}
-        name = path.stem.removeprefix("family_")
         models[name] = answers_of(load_model(golden["config"], weights))
         print(name, models[name]["scale"], models[name]["margin"], models[name]["greedy"], file=sys.stderr)
-    (GOLDENS / "embeddings.json").write_text(json.dumps({"versions": versions(), "models": models}) + "\n")
+    path_of_all.write_text(
+        json.dumps({"versions": versions(), "models": dict(sorted(models.items()))}) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
         return 0.0, spreads["bias"]
     if "norm" in leaf or leaf.startswith("ln_") or leaf == "layer_scalar":
         # Gemma 2 and 3, Nemotron and Qwen 3.5 multiply by 1 + weight
-        return (0.0 if variant.family.startswith(("Gemma 2", "Gemma 3", "Nemotron", "Qwen3.5")) else 1.0), 0.5
+        return (0.0 if variant.family.startswith(("Gemma 2", "Gemma 3", "Nemotron", "Qwen3.5", "Qwen3-Next")) else 1.0), 0.5
     if leaf in ("wpe", "embed_positions"):
         return 0.0, spreads["positions"]
     if leaf in ("wte", "embed_tokens", "embed_tokens_per_layer", "embed_in", "word_embeddings"):
@@ -295,6 +295,11 @@ def report_idle_tensors(name: str, model: transformers.PreTrainedModel, ids: lis
         values.copy_(kept)
         if size < LEAST_MARGIN:
             print(f"  {name}: {parameter} turned round moves the logits by {size:.1g} of the scale", file=sys.stderr)
+
+
+def models_so_far(path: Path) -> dict[str, Any]:
+    """The models in a golden of all families; none with --all on the command line, which makes them again."""
+    return {} if "--all" in sys.argv[1:] else json.loads(path.read_text())["models"]
 
 
 def window_of(config: transformers.PretrainedConfig) -> str:

@@ -63,18 +63,6 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   return spec;
 }
 
-/// Qwen's: every `decoder_sparse_step`th layer has experts, except `mlp_only_layers`.
-Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec) {
-  LOCKSTEP_TRY(const int64_t step, config.integer_or("decoder_sparse_step", 1, kWidth));
-  const auto* list = config.find("mlp_only_layers");
-  if (list != nullptr && !list->is_array()) return config.wrong("mlp_only_layers", "an array of layers");
-  const auto is_dense = [&](int64_t layer) {
-    const bool is_listed = list != nullptr && std::find(list->begin(), list->end(), layer) != list->end();
-    return is_listed || (layer + 1) % step != 0;
-  };
-  return read_dense_layers(config, is_dense, {"intermediate_size", default_size}, spec);
-}
-
 Result<ModelSpec> read_qwen3_moe(const KeyReader& config) {
   FamilyKeys keys;
   keys.key_value_heads.otherwise = 4;
@@ -352,6 +340,17 @@ constexpr ModelType kExpertTypes[] = {
 };
 
 }  // namespace
+
+Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t step, config.integer_or("decoder_sparse_step", 1, kWidth));
+  const auto* list = config.find("mlp_only_layers");
+  if (list != nullptr && !list->is_array()) return config.wrong("mlp_only_layers", "an array of layers");
+  const auto is_dense = [&](int64_t layer) {
+    const bool is_listed = list != nullptr && std::find(list->begin(), list->end(), layer) != list->end();
+    return is_listed || (layer + 1) % step != 0;
+  };
+  return read_dense_layers(config, is_dense, {"intermediate_size", default_size}, spec);
+}
 
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,
                                ModelSpec& spec) {

@@ -94,6 +94,9 @@ Result<nlohmann::json> text_part(const KeyReader& config, bool tied);
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,
                                ModelSpec& spec);
 
+/// Qwen's layers without experts: all but every `decoder_sparse_step`th, and `mlp_only_layers`.
+Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec);
+
 /// Reads `no_rope_layers`, a number for each layer: 0 for one without a rope. Without the key every
 /// `no_rope_layer_interval`th layer is one.
 Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec);

@@ -1,4 +1,5 @@
-// Families whose layers are recurrent but for every fourth or so: Qwen 3.5 (3.6, 3.8).
+// Families whose layers are recurrent but for every fourth or so: Qwen3-Next and Qwen 3.5 (3.6, 3.8), with and without
+// experts.
 #include <fmt/format.h>
 
 #include "runtime/checkpoint/spec_families.h"
@@ -83,10 +84,14 @@ Result<ModelSpec> read_qwen3_5_text(const KeyReader& config) {
   return spec;
 }
 
-constexpr std::string_view kQwen35Idle[] = {
+constexpr std::string_view kQwenIdle[] = {
     "model_type",
-    "mamba_ssm_dtype",               // of the recurrence's states: always float32
-    "mlp_only_layers",               // of the family's mixtures of experts
+    "mamba_ssm_dtype",  // of the recurrence's states: always float32
+    // of mixtures with dense layers, which these have none of; Qwen3-Next's reader asks for them
+    "mlp_only_layers",
+    "decoder_sparse_step",
+    "intermediate_size",
+    "norm_topk_prob",
     "mtp_num_hidden_layers",         // heads for drafts, which transformers does not load
     "mtp_use_dedicated_embeddings",  // of those
     // three coordinates of a position, which are equal in a text
@@ -94,21 +99,63 @@ constexpr std::string_view kQwen35Idle[] = {
     "mrope_interleaved",
 };
 
-/// The text part of a config with a picture's part beside it.
-Result<ModelSpec> read_qwen3_5(const KeyReader& config) {
-  LOCKSTEP_TRY(const auto text, config.object("text_config"));
-  if (!text) return config.wrong("text_config", "an object");
-  LOCKSTEP_TRY_VOID(require_plain_weights(*text, "qwen3_5_text"));
-  json merged = *config.find("text_config");
-  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
-    if (const json* value = config.find(key)) merged[std::string(key)] = *value;
-  }
-  LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", false));
-  KeyReader::Names read;
-  const KeyReader reader(merged, text->origin(), &read);
-  LOCKSTEP_TRY(ModelSpec spec, read_qwen3_5_text(reader));
-  LOCKSTEP_TRY_VOID(require_known_keys(merged, reader, read, kQwen35Idle));
+/// Experts in all layers, and one that all tokens share, with a gate.
+Result<void> read_qwen_experts(const KeyReader& config, int64_t experts, int64_t chosen, ModelSpec& spec) {
+  LOCKSTEP_TRY_VOID(read_experts(config, experts, chosen, spec));
+  LOCKSTEP_TRY(spec.shared_expert_size, config.integer_or("shared_expert_intermediate_size", 512, kWidth));
+  spec.shared_expert_gate = true;
+  return ok();
+}
+
+FamilyKeys qwen_expert_keys() {
+  FamilyKeys keys = qwen_keys();
+  keys.hidden_size.otherwise = 2048;
+  keys.query_heads.otherwise = 16;
+  keys.key_value_heads.otherwise = 2;
+  keys.intermediate_size = {"moe_intermediate_size", 512};
+  return keys;
+}
+
+Result<ModelSpec> read_qwen3_5_moe_text(const KeyReader& config) {
+  FamilyKeys keys = qwen_expert_keys();
+  keys.layers.otherwise = 40;
+  keys.vocabulary.otherwise = 248320;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_5_moe_text", keys));
+  LOCKSTEP_TRY_VOID(read_qwen_layers(config, spec));
+  LOCKSTEP_TRY_VOID(read_qwen_experts(config, 256, 8, spec));
   return spec;
+}
+
+Result<ModelSpec> read_qwen3_next(const KeyReader& config) {
+  FamilyKeys keys = qwen_expert_keys();
+  keys.layers.otherwise = 48;
+  keys.vocabulary.otherwise = 151936;
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_next", keys));
+  LOCKSTEP_TRY_VOID(read_qwen_layers(config, spec));
+  LOCKSTEP_TRY(spec.router.sum_to_one, config.boolean_or("norm_topk_prob", true));
+  LOCKSTEP_TRY_VOID(read_qwen_experts(config, 512, 10, spec));
+  LOCKSTEP_TRY_VOID(read_sparse_layers(config, 5632, spec));
+  return spec;
+}
+
+/// The text part of a config with a picture's part beside it.
+Result<ModelSpec> read_text_part(const KeyReader& config, std::string_view text_type,
+                                 Result<ModelSpec> (*read_text)(const KeyReader&)) {
+  LOCKSTEP_TRY(const json text, text_part(config, /*tied=*/false));
+  KeyReader::Names read;
+  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
+  LOCKSTEP_TRY_VOID(require_plain_weights(reader, text_type));
+  LOCKSTEP_TRY(ModelSpec spec, read_text(reader));
+  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kQwenIdle));
+  return spec;
+}
+
+Result<ModelSpec> read_qwen3_5(const KeyReader& config) {
+  return read_text_part(config, "qwen3_5_text", read_qwen3_5_text);
+}
+
+Result<ModelSpec> read_qwen3_5_moe(const KeyReader& config) {
+  return read_text_part(config, "qwen3_5_moe_text", read_qwen3_5_moe_text);
 }
 
 /// Of pictures and videos, which a text has none of.
@@ -118,7 +165,10 @@ constexpr std::string_view kVisionIdle[] = {"vision_config",         "image_toke
 
 constexpr ModelType kRecurrentTypes[] = {
     {"qwen3_5", "Qwen3_5ForConditionalGeneration", read_qwen3_5, kVisionIdle},
-    {"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5_text, kQwen35Idle},
+    {"qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", read_qwen3_5_moe, kVisionIdle},
+    {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", read_qwen3_5_moe_text, kQwenIdle},
+    {"qwen3_5_text", "Qwen3_5ForCausalLM", read_qwen3_5_text, kQwenIdle},
+    {"qwen3_next", "Qwen3NextForCausalLM", read_qwen3_next, kQwenIdle},
 };
 
 }  // namespace

@@ -311,6 +311,12 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "qwen3_moe" || model_type == "olmoe")
     llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "qwen3_5_text") llama.layer_forms = {kQwen35Layer, kLlamaLayer};
+  if (model_type == "qwen3_5_moe_text") {
+    llama.layer_forms = {kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
+  }
+  if (model_type == "qwen3_next") {
+    llama.layer_forms = {kQwenNextLayer, kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
+  }
   if (model_type == "qwen2_moe") {
     llama.layer_forms = {kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
   }

@@ -59,7 +59,9 @@ constexpr Family kFamilies[] = {
     {"qwen2_moe", Layout::kSequential, Norm::kRms},
     {"qwen3", Layout::kSequential, Norm::kRms},
     {"qwen3_moe", Layout::kSequential, Norm::kRms},
+    {"qwen3_5_moe_text", Layout::kSequential, Norm::kRmsPlusOne},
     {"qwen3_5_text", Layout::kSequential, Norm::kRmsPlusOne},
+    {"qwen3_next", Layout::kSequential, Norm::kRmsPlusOne},
     {"seed_oss", Layout::kSequential, Norm::kRms},
     {"smollm3", Layout::kSequential, Norm::kRms},
     {"stablelm", Layout::kParallelOneNorm, Norm::kLayer},  // sequential if its config says so

@@ -1,4 +1,4 @@
-// Qwen 3.5. Defaults are those of transformers' configuration classes.
+// Qwen3-Next and Qwen 3.5. Defaults are those of transformers' configuration classes.
 #include "tests/runtime/checkpoint/spec_testing.h"
 
 namespace lockstep::checkpoint {
@@ -95,6 +95,56 @@ TEST(ParseQwen35, RefusesWhatItCannotRun) {
   json config = published();
   config.erase("text_config");
   expect_refusals(config, {{json::object(), kInvalid, "text_config: found nothing"}});
+}
+
+json published_next() {
+  json config = published_text();
+  config.update(json{{"model_type", "qwen3_next"},
+                     {"decoder_sparse_step", 1},
+                     {"moe_intermediate_size", 32},
+                     {"norm_topk_prob", true},
+                     {"num_experts", 8},
+                     {"num_experts_per_tok", 2},
+                     {"output_router_logits", false},
+                     {"partial_rotary_factor", 0.5},
+                     {"rope_parameters", nullptr},
+                     {"rope_theta", 10000000},
+                     {"router_aux_loss_coef", 0.001},
+                     {"shared_expert_intermediate_size", 24}});
+  return config;
+}
+
+TEST(ParseQwen3Next, ReadsExpertsAndDenseLayers) {
+  expect_knows_these_keys_only(published_next());
+  const ModelSpec spec = parse(with(published_next(), {{"mlp_only_layers", {1}}})).value();
+  EXPECT_EQ(spec.mlp, Mlp::kExperts);
+  EXPECT_EQ(spec.experts, 8);
+  EXPECT_EQ(spec.experts_per_token, 2);
+  EXPECT_EQ(spec.intermediate_size, 32);
+  EXPECT_EQ(spec.shared_expert_size, 24);
+  EXPECT_TRUE(spec.shared_expert_gate);
+  EXPECT_TRUE(spec.router.sum_to_one);
+  EXPECT_THAT(spec.dense_layers, ElementsAre(1));
+  EXPECT_EQ(spec.dense_size, 96);
+  EXPECT_EQ(spec.rope.rotated, 8);
+  EXPECT_FALSE(parse(with(published_next(), {{"norm_topk_prob", false}})).value().router.sum_to_one);
+}
+
+TEST(ParseQwen35Moe, HasExpertsInEveryLayer) {
+  json text = published_next();
+  text["model_type"] = "qwen3_5_moe_text";
+  json config = published();
+  config.update(json{{"model_type", "qwen3_5_moe"}, {"text_config", text}});
+  expect_knows_these_keys_only(config);
+  const ModelSpec spec = parse(config).value();
+  EXPECT_EQ(spec.model_type, "qwen3_5_moe_text");
+  EXPECT_EQ(spec.shared_expert_size, 24);
+  EXPECT_TRUE(spec.dense_layers.empty());
+  const ModelSpec smallest_of = parse(smallest("qwen3_5_moe_text")).value();
+  EXPECT_EQ(smallest_of.experts, 256);
+  EXPECT_EQ(smallest_of.experts_per_token, 8);
+  EXPECT_EQ(smallest_of.intermediate_size, 512);
+  EXPECT_EQ(smallest_of.shared_expert_size, 512);
 }
 
 }  // namespace

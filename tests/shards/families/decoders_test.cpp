@@ -41,7 +41,7 @@ int64_t count(const graph::Graph& graph, Op op) {
 TEST(Families, AreThoseWhoseConfigsAreRead) {
   std::vector<std::string> read = checkpoint::supported_model_types();
   for (const char* name :
-       {"gemma3", "gemma4", "gemma4_unified", "gemma4_unified_text", "llama4", "mistral3", "qwen3_5"}) {
+       {"gemma3", "gemma4", "gemma4_unified", "gemma4_unified_text", "llama4", "mistral3", "qwen3_5", "qwen3_5_moe"}) {
     std::erase(read, name);  // with pictures, or of other defaults: see their texts
   }
   EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
