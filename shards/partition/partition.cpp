@@ -182,7 +182,12 @@ Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Par
   for (size_t rank = 0; rank < own.size(); ++rank) {
     const RankHeads of_rank{heads[rank].query, own[rank].heads};
     partition.attention_blocks.bounds.push_back(of_rank.query.end);
-    partition.parts.push_back({of_rank, {}, {}, {0, spec.experts}, own[rank].rows, global[rank]});
+    partition.parts.push_back({.heads = of_rank,
+                               .mlp_columns = {},
+                               .vocabulary = {},
+                               .experts = {0, spec.experts},
+                               .key_value_rows = own[rank].rows,
+                               .global = global[rank]});
   }
   return ok();
 }

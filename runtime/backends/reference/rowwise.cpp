@@ -26,8 +26,7 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
     for (int64_t i = 0; i < x.columns; ++i) {
       const float v = x.data[r * x.row_stride + i];
       const float part = v < 0 ? 0.0f : v;  // keeps NaN
-      const float passed = is_squared ? part * part : part;
-      dst.data[r * dst.row_stride + i] = is_sigmoid ? 1.0f / (1.0f + std::exp(-v)) : passed;
+      dst.data[r * dst.row_stride + i] = is_squared ? part * part : part;
     }
   }
   return ok();
