@@ -3,6 +3,7 @@
 
 #include "runtime/backends/cuda/kernels/activations.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/backends/cuda/kernels/sums.h"
 
 namespace lockstep::cuda {
 
