@@ -19,8 +19,11 @@ std::map<std::string, checkpoint::ModelSpec> specs() {
   std::map<std::string, checkpoint::ModelSpec> specs;
   for (const std::string& name : golden_names(LOCKSTEP_GOLDENS_DIR)) {
     checkpoint::ModelSpec spec = checkpoint::parse_spec(read_golden(LOCKSTEP_GOLDENS_DIR, name).config, name).value();
-    spec.layers = spec.dense_layers.empty() ? 1 : 2;  // one with experts and one without
+    const bool has_two_kinds = !spec.dense_layers.empty() || !spec.delta_layers.empty();
+    spec.layers = has_two_kinds ? 2 : 1;  // with experts and without, a recurrence and attention
     std::erase_if(spec.dense_layers, [&](int64_t layer) { return layer >= spec.layers; });
+    if (!spec.delta_layers.empty()) spec.delta_layers = {0};
+    spec.layers_sharing_cache = 0;
     specs.emplace(spec.model_type, std::move(spec));
   }
   return specs;
