@@ -130,7 +130,13 @@ class Processes(test_folder.FolderTests):
             time.sleep(0.2)
         """)
         self.assertNotIn("terminate", err)
-        self.assertNotIn("leaked", err)  # the stream owns a function whose globals have the stream
+
+    def test_a_stream_that_its_function_can_reach_is_freed_at_the_end(self):
+        _, err = self.run_script("""
+            stream = model.stream(prompt, max_new_tokens=60, eos_token_id=[], logits_processor=[slow])
+            next(stream)  # owns slow, whose globals have the stream
+        """)
+        self.assertNotIn("leaked", err)
 
     def test_sys_exit_inside_a_callback_ends_the_program(self):
         self.run_script("long(logits_processor=[lambda ids, scores: sys.exit(7)])", expected_code=7)
