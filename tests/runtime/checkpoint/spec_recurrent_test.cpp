@@ -140,7 +140,7 @@ TEST(ParseQwen35Moe, HasExpertsInEveryLayer) {
   EXPECT_EQ(spec.model_type, "qwen3_5_moe_text");
   EXPECT_EQ(spec.shared_expert_size, 24);
   EXPECT_TRUE(spec.dense_layers.empty());
-  const ModelSpec smallest_of = parse(smallest("qwen3_5_moe_text")).value();
+  const ModelSpec smallest_of = parse(with(smallest("qwen3_5_moe_text"), {{"num_hidden_layers", 4}})).value();
   EXPECT_EQ(smallest_of.experts, 256);
   EXPECT_EQ(smallest_of.experts_per_token, 8);
   EXPECT_EQ(smallest_of.intermediate_size, 512);
