@@ -17,6 +17,7 @@ INSTANTIATE_TEST_SUITE_P(EveryIsa, ReachInTiles, ::testing::ValuesIn(available_i
 /// taken.
 double activated(ActivationKind kind, double x) {
   switch (kind) {
+    case ActivationKind::kSigmoid: return 1.0 / (1.0 + std::exp(-x));
     case ActivationKind::kSilu: return x / (1.0 + std::exp(-x));
     case ActivationKind::kGelu: return x == -kInfinity ? 0.0 : 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case ActivationKind::kGeluTanh:
