@@ -188,8 +188,12 @@ hlo::Value Step::rank_parameter(const std::string& name, DType dtype, const std:
   const auto [found, is_new] = by_rank_.try_emplace(fmt::format("{}/{}/{}", to_string(dtype), count, key.value()));
   if (!is_new) return found->second;
   const Shape shape{static_cast<int64_t>(count)};
-  found->second = builder_.parameter("rank." + name, {hlo::element_of(dtype), shape.dims(), {}});
-  parameters_.push_back({.name = "rank." + name,
+  std::string own_name = "rank." + name;  // layers may differ in what has one name
+  for (int number = 2; std::ranges::find(parameters_, own_name, &Parameter::name) != parameters_.end(); ++number) {
+    own_name = fmt::format("rank.{}.{}", name, number);
+  }
+  found->second = builder_.parameter(own_name, {hlo::element_of(dtype), shape.dims(), {}});
+  parameters_.push_back({.name = own_name,
                          .role = Role::kRank,
                          .type = {dtype, shape},
                          .placement = {std::vector<Shape>(values.size(), shape), {1}},
