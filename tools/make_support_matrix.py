@@ -28,7 +28,8 @@ FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "M
             "Qwen3-MoE", "Gemma 2", "Gemma 3 text", "Gemma 4", "Phi-3", "gpt-oss",
             "SmolLM3", "Granite", "GraniteMoE", "StarCoder2", "StableLM", "Seed-OSS", "ERNIE 4.5", "GLM-4", "EXAONE 4", "Hunyuan",
             "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron",
-            "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4")  # fmt: skip
+            "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4",
+            "Qwen3-Next", "Qwen3.5", "Qwen3.5-MoE")  # fmt: skip
 PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows, and many steps, in two graphs
 STORED = {
     "hub": "as on the hub",

@@ -100,18 +100,12 @@ constexpr std::string_view kMinistral3Idle[] = {
 
 /// Mistral Small 3.1 and later, and Ministral 3: a text model of Mistral's or Ministral 3's kind beside an eye.
 Result<ModelSpec> read_mistral3(const KeyReader& config) {
-  LOCKSTEP_TRY(const nlohmann::json text, text_part(config, /*tied=*/true));
-  KeyReader::Names read;
-  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
-  LOCKSTEP_TRY(const std::string model_type, reader.text_or("model_type", "mistral"));
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, model_type));
-  if (model_type == "mistral") return read_mistral(reader);
-  if (model_type != "ministral3") {
-    return unsupported(reader, "model_type", fmt::format("\"{}\"", model_type), "\"mistral\" or \"ministral3\"");
-  }
-  LOCKSTEP_TRY(ModelSpec spec, read_ministral3(reader));
-  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kMinistral3Idle));
-  return spec;
+  LOCKSTEP_TRY(const auto text, config.object("text_config"));
+  if (!text) return config.wrong("text_config", "an object");
+  LOCKSTEP_TRY(const std::string model_type, text->text_or("model_type", "mistral"));
+  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral, std::nullopt);
+  if (model_type == "ministral3") return read_text_part(config, /*tied=*/true, read_ministral3, kMinistral3Idle);
+  return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "\"mistral\" or \"ministral3\"");
 }
 
 constexpr std::string_view kMistral3Idle[] = {"vision_config",        "image_token_index",         "image_token_id",
@@ -187,13 +181,7 @@ constexpr std::string_view kLlama4Idle[] = {
 };
 
 Result<ModelSpec> read_llama4(const KeyReader& config) {
-  LOCKSTEP_TRY(const nlohmann::json text, text_part(config, /*tied=*/false));
-  KeyReader::Names read{"model_type"};
-  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "llama4_text"));
-  LOCKSTEP_TRY(ModelSpec spec, read_llama4_text(reader));
-  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kLlama4Idle));
-  return spec;
+  return read_text_part(config, /*tied=*/false, read_llama4_text, kLlama4Idle);
 }
 
 constexpr std::string_view kLlama4OuterIdle[] = {"vision_config", "image_token_index", "boi_token_index",

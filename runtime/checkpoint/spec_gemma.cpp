@@ -81,18 +81,8 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   return spec;
 }
 
-/// The text part of a config of text and images, with what the whole config says of tokens and types.
-Result<json> text_config(const KeyReader& config, std::string_view model_type) {
-  LOCKSTEP_TRY(json text, text_part(config, /*tied=*/true));
-  LOCKSTEP_TRY_VOID(require_plain_weights(KeyReader(text, config.origin() + ": text_config"), model_type));
-  return text;
-}
-
-std::string text_origin(const KeyReader& config) { return config.origin() + ": text_config"; }
-
 Result<ModelSpec> read_gemma3(const KeyReader& config) {
-  LOCKSTEP_TRY(const json text, text_config(config, "gemma3_text"));
-  return read_gemma3_text(KeyReader(text, text_origin(config)));
+  return read_text_part(config, /*tied=*/true, read_gemma3_text, std::nullopt);
 }
 
 // ---- Gemma 4 ----
@@ -236,20 +226,12 @@ Result<ModelSpec> read_gemma4_text(const KeyReader& config) { return read_gemma4
 
 Result<ModelSpec> read_gemma4_unified_text(const KeyReader& config) { return read_gemma4(config, kGemma4Unified); }
 
-/// The text part of a checkpoint for images and sounds.
-Result<ModelSpec> read_gemma4_part(const KeyReader& config, const Gemma4Defaults& defaults) {
-  LOCKSTEP_TRY(const json text, text_config(config, "gemma4_text"));
-  KeyReader::Names read{"model_type"};
-  const KeyReader reader(text, text_origin(config), &read);
-  LOCKSTEP_TRY(ModelSpec spec, read_gemma4(reader, defaults));
-  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kGemma4Idle));
-  return spec;
+Result<ModelSpec> read_gemma4_images(const KeyReader& config) {
+  return read_text_part(config, /*tied=*/true, read_gemma4_text, kGemma4Idle);
 }
 
-Result<ModelSpec> read_gemma4_images(const KeyReader& config) { return read_gemma4_part(config, kGemma4); }
-
 Result<ModelSpec> read_gemma4_unified_images(const KeyReader& config) {
-  return read_gemma4_part(config, kGemma4Unified);
+  return read_text_part(config, /*tied=*/true, read_gemma4_unified_text, kGemma4Idle);
 }
 
 constexpr ModelType kGemmaTypes[] = {

@@ -331,17 +331,6 @@ Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec) {
   return ok();
 }
 
-Result<json> text_part(const KeyReader& config, bool tied) {
-  LOCKSTEP_TRY(const auto text, config.object("text_config"));
-  if (!text) return config.wrong("text_config", "an object");
-  json merged = *config.find("text_config");
-  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
-    if (const json* value = config.find(key)) merged[std::string(key)] = *value;
-  }
-  LOCKSTEP_TRY(merged["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", tied));
-  return merged;
-}
-
 Result<void> require_known_keys(const nlohmann::json& document, const KeyReader& config, const KeyReader::Names& read,
                                 std::span<const std::string_view> idle) {
   for (const auto& [key, value] : document.items()) {
@@ -363,6 +352,24 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
     }
   }
   return ok();
+}
+
+Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
+                                 const std::function<Result<ModelSpec>(const KeyReader&)>& read,
+                                 std::optional<std::span<const std::string_view>> idle) {
+  LOCKSTEP_TRY(const auto part, config.object("text_config"));
+  if (!part) return config.wrong("text_config", "an object");
+  json text = *config.find("text_config");
+  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
+    if (const json* value = config.find(key)) text[std::string(key)] = *value;
+  }
+  LOCKSTEP_TRY(text["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", tied));
+  KeyReader::Names asked{"model_type"};
+  const KeyReader reader(text, part->origin(), &asked);
+  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "text_config"));
+  LOCKSTEP_TRY(ModelSpec spec, read(reader));
+  if (idle) LOCKSTEP_TRY_VOID(require_known_keys(text, reader, asked, *idle));
+  return spec;
 }
 
 }  // namespace lockstep::checkpoint

@@ -87,8 +87,11 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
 /// window, those without have no rope.
 Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec);
 
-/// The `text_config` of a multimodal model, completed by the keys beside it; `tied`: without tie_word_embeddings there.
-Result<nlohmann::json> text_part(const KeyReader& config, bool tied);
+/// Reads the `text_config` of a multimodal model, completed by the keys beside it; `tied`: without tie_word_embeddings
+/// there. With `idle`, keys that `read` does not ask for are refused, but for these.
+Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
+                                 const std::function<Result<ModelSpec>(const KeyReader&)>& read,
+                                 std::optional<std::span<const std::string_view>> idle);
 
 /// Sets the layers without experts; `size` is the key of their MLP's columns.
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,

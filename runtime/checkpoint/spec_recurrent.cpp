@@ -85,7 +85,6 @@ Result<ModelSpec> read_qwen3_5_text(const KeyReader& config) {
 }
 
 constexpr std::string_view kQwenIdle[] = {
-    "model_type",
     "mamba_ssm_dtype",  // of the recurrence's states: always float32
     // of mixtures with dense layers, which these have none of; Qwen3-Next's reader asks for them
     "mlp_only_layers",
@@ -138,24 +137,12 @@ Result<ModelSpec> read_qwen3_next(const KeyReader& config) {
   return spec;
 }
 
-/// The text part of a config with a picture's part beside it.
-Result<ModelSpec> read_text_part(const KeyReader& config, std::string_view text_type,
-                                 Result<ModelSpec> (*read_text)(const KeyReader&)) {
-  LOCKSTEP_TRY(const json text, text_part(config, /*tied=*/false));
-  KeyReader::Names read;
-  const KeyReader reader(text, fmt::format("{}: text_config", config.origin()), &read);
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, text_type));
-  LOCKSTEP_TRY(ModelSpec spec, read_text(reader));
-  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, read, kQwenIdle));
-  return spec;
-}
-
 Result<ModelSpec> read_qwen3_5(const KeyReader& config) {
-  return read_text_part(config, "qwen3_5_text", read_qwen3_5_text);
+  return read_text_part(config, /*tied=*/false, read_qwen3_5_text, kQwenIdle);
 }
 
 Result<ModelSpec> read_qwen3_5_moe(const KeyReader& config) {
-  return read_text_part(config, "qwen3_5_moe_text", read_qwen3_5_moe_text);
+  return read_text_part(config, /*tied=*/false, read_qwen3_5_moe_text, kQwenIdle);
 }
 
 /// Of pictures and videos, which a text has none of.
