@@ -210,6 +210,19 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
   return graphs;
 }
 
+Result<std::vector<std::vector<graph::Graph>>> graphs_of_group(const checkpoint::ModelSpec& spec,
+                                                               const partition::Partition& partition,
+                                                               const ShardOptions& options) {
+  std::vector<std::vector<graph::Graph>> steps;  // [step][rank]
+  for (int rank = 0; rank < partition.ranks(); ++rank) {
+    LOCKSTEP_TRY(const ShardGraphs own, build_graphs(spec, partition, rank, options, {}));
+    const std::vector<const graph::Graph*> graphs = own.all();
+    steps.resize(graphs.size());
+    for (size_t i = 0; i < graphs.size(); ++i) steps[i].push_back(*graphs[i]);
+  }
+  return steps;
+}
+
 std::string collective_list(const ShardGraphs& graphs) {
   std::string text;
   for (const graph::Graph* graph : graphs.all()) {

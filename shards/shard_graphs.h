@@ -81,4 +81,11 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
 /// The collectives of one rank's graphs with their sizes, one a line. Ranks with the same text can run together.
 std::string collective_list(const ShardGraphs& graphs);
 
+/// For backends that compile one program for all ranks: every step, in the order of ShardGraphs::all, with its graph of
+/// each rank, before passes. Fails
+/// as `build_graphs`. Pure.
+Result<std::vector<std::vector<graph::Graph>>> graphs_of_group(const checkpoint::ModelSpec& spec,
+                                                               const partition::Partition& partition,
+                                                               const ShardOptions& options);
+
 }  // namespace lockstep::shards

@@ -10,7 +10,7 @@
 
 #include "runtime/core/ids.h"
 #include "runtime/graph/passes.h"
-#include "shards/group_graphs.h"
+#include "shards/shard_graphs.h"
 
 namespace lockstep::inspect {
 namespace {

@@ -13,8 +13,8 @@
 #include "runtime/process/resident_memory.h"
 #include "shards/cost/memory.h"
 #include "shards/draft_model.h"
-#include "shards/group_graphs.h"
 #include "shards/lookup_drafter.h"
+#include "shards/shard_graphs.h"
 
 namespace lockstep::model {
 namespace {

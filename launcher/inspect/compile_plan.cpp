@@ -4,7 +4,7 @@
 
 #include "engine/model/plan.h"
 #include "engine/model/served_spec.h"
-#include "shards/group_graphs.h"
+#include "shards/shard_graphs.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -13,9 +13,9 @@
 #include "runtime/graph/passes.h"
 #include "runtime/graph/text.h"
 #include "shards/cost/expert_reads.h"
-#include "shards/group_graphs.h"
 #include "shards/partition/partition.h"
 #include "shards/shard.h"
+#include "shards/shard_graphs.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -314,13 +314,15 @@ Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit e
   }
   const int largest = largest_degree(spec, experts);
   if (ranks < 1 || ranks > largest) {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("[shards/partition] cannot divide the model: found {} ranks, expected 1 to {} ({} query "
-                             "heads, {}, {} vocabulary rows); start that many ranks",
-                             ranks, largest, spec.query_heads,
-                             experts == ExpertSplit::kWhole ? fmt::format("{} experts", spec.experts)
-                                                            : fmt::format("{} MLP columns", spec.intermediate_size),
-                             spec.vocabulary)};
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[shards/partition] cannot divide the model: found {} ranks, expected 1 to {} ({} query "
+                    "heads, {}{}, {} vocabulary rows); start that many ranks",
+                    ranks, largest, spec.query_heads,
+                    spec.delta_layers.empty() ? "" : fmt::format("{} value heads, ", spec.delta_rule.value_heads),
+                    experts == ExpertSplit::kWhole ? fmt::format("{} experts", spec.experts)
+                                                   : fmt::format("{} MLP columns", spec.intermediate_size),
+                    spec.vocabulary)};
   }
   Partition partition;
   partition.expert_split = experts;

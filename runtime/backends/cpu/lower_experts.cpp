@@ -3,7 +3,7 @@
 
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/backends/cpu/experts.h"
-#include "runtime/backends/cpu/weight_packing.h"
+#include "runtime/backends/cpu/packing.h"
 
 namespace lockstep::cpu {
 namespace {

@@ -7,7 +7,7 @@
 #include "runtime/backends/cpu/fused_linear.h"
 #include "runtime/backends/cpu/linear.h"
 #include "runtime/backends/cpu/linear_int8.h"
-#include "runtime/backends/cpu/weight_packing.h"
+#include "runtime/backends/cpu/packing.h"
 
 namespace lockstep::cpu {
 

@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/core/block_tree.h"
 #include "runtime/core/dtype.h"
+#include "runtime/graph/graph.h"
 
 namespace lockstep::cpu {
 
@@ -77,5 +79,10 @@ void arrange_row(const Kernels& kernels, const Packing& packing, ConstRow x, std
 inline int64_t arranged_bytes(const Packing& packing) { return packing.padded_k() * (packing.pairs ? 2 : 4); }
 /// Whether rows of `dtype` need arranging; false if they already have that layout.
 bool needs_arranging(const Packing& packing, DType dtype);
+
+/// The packing of a weight for a node: the store packs with it, and the compiler finds the weight by it. Empty if the
+/// node reads that operand row by row.
+std::optional<Packing> packing_of(const Kernels& kernels, const graph::Graph& graph, const graph::Node& node,
+                                  size_t operand);
 
 }  // namespace lockstep::cpu

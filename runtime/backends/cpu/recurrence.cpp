@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "runtime/backends/cpu/compiler.h"
-#include "runtime/backends/cpu/weight_packing.h"
 
 namespace lockstep::cpu {
 namespace {

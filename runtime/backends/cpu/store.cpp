@@ -6,7 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "runtime/backends/cpu/weight_packing.h"
 
 namespace lockstep::cpu {
 namespace {

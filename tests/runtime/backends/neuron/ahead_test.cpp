@@ -8,7 +8,7 @@
 #include <set>
 
 #include "runtime/backends/neuron/neuron.h"
-#include "shards/group_graphs.h"
+#include "shards/shard_graphs.h"
 #include "tests/shards/small_llama.h"
 #include "tests/temporary_directory.h"
 
