@@ -120,7 +120,7 @@ TEST_P(Few, NormTheirRowsAndKeepThem) {
   for (const bool is_layer_norm : {false, true}) {
     Bits selected(kRows * kColumns, 0), normed(selected.size(), 0x7fff), kept(normed);
     for (int row : {0, 2}) std::copy_n(x.begin() + index[row] * kColumns, kColumns, selected.begin() + row * kColumns);
-    const Norm norm{weight.data(), is_layer_norm ? bias.data() : nullptr, 1e-5f, 0.0f, 0, is_layer_norm ? 1 : 0};
+    const Norm norm{weight.data(), is_layer_norm ? bias.data() : nullptr, 1e-5f, 0.0f, 0, is_layer_norm ? 1 : 0, 1};
     const auto row = [&](const Bits& from, Bits& to) {
       const RmsNormParameters rms{from.data(), to.data(), kColumns, kColumns, norm, {nullptr, kRows}, 1, kColumns};
       const LayerNormParameters layer{from.data(), to.data(), kColumns, kColumns, norm, {nullptr, kRows}, kColumns};
@@ -191,7 +191,7 @@ TEST_P(Few, ReadNothingEarlyThatTheLaunchAheadWrites) {
   const Bits weight = random_bf16(kColumns, 16);
   Bits x(kRows * kColumns, 0x7fff), residual(kRows * kOutputs, 0x7fff), y(residual), expected(residual);
   ProductFewParameters few = few_of(w, parts, x, nullptr, y.data(), 1);
-  few.norm = {weight.data(), nullptr, 1e-5f, 0.0f, 0};
+  few.norm = {weight.data(), nullptr, 1e-5f, 0.0f, 0, 0, 1};
   few.finishes[0] = {.z = residual.data(), .z_stride = kOutputs, .kind = kMapAdd, .activation = kSilu, .number = 0.0f};
   few.finish_count = 1;
   const simt::Grid grid{.blocks = 2,
@@ -222,7 +222,7 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
                          .tile_stride = kWidth * kTileTokens,
                          .fixed_tiles = 2,
                          .turning_tiles = 0};
-  const Norm norm{weight.data(), nullptr, 1e-5f, 1.0f, 1, 0};
+  const Norm norm{weight.data(), nullptr, 1e-5f, 1.0f, 1, 0, 1};
   const RowCount rows{nullptr, kRows};
   for (const int neighbours : {0, 1}) {
     const Turn turn{cosines.data(), sines.data(), kHalf, neighbours};

@@ -71,14 +71,15 @@ TEST_P(Kernels, NormRows) {
     const std::vector<uint16_t> weight = random_bf16(static_cast<size_t>(columns), 2);
     for (const bool has_offset : {false, true}) {
       std::vector<uint16_t> y(x.size(), 0x7fff);
-      const RmsNormParameters parameters{.x = x.data(),
-                                         .y = y.data(),
-                                         .x_stride = columns,
-                                         .y_stride = columns,
-                                         .norm = {weight.data(), nullptr, 1e-5f, has_offset ? 1.0f : 0.0f, has_offset},
-                                         .rows = {nullptr, kRows},
-                                         .groups = 1,
-                                         .columns = columns};
+      const RmsNormParameters parameters{
+          .x = x.data(),
+          .y = y.data(),
+          .x_stride = columns,
+          .y_stride = columns,
+          .norm = {weight.data(), nullptr, 1e-5f, has_offset ? 1.0f : 0.0f, has_offset, 0, 1},
+          .rows = {nullptr, kRows},
+          .groups = 1,
+          .columns = columns};
       run("rms_norm_bf16", {.blocks = kRows, .threads = kNormThreads, .shared_bytes = 256, .order = GetParam()},
           &parameters);
       for (int64_t row = 0; row < kRows; ++row) {
