@@ -188,6 +188,8 @@ void OpenModel::give_up() {
 
 void OpenModel::disown() {
   state_->is_fork = true;
+  // A child has the objects of its parent's other threads and none of the threads that would let go of them.
+  nb::set_leak_warnings(false);
   give_up();
   const std::vector<nb::object> released = state_->release_objects();
 }
