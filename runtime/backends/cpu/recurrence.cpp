@@ -43,9 +43,11 @@ void multiply_add(const Kernels& kernels, Floats x, int64_t rows, int64_t steps,
   }
 }
 
-void scale_row(float* row, int64_t columns, float factor) {
-  for (int64_t i = 0; i < columns; ++i) row[i] *= factor;
-}
+ConstRow const_floats(const float* row) { return {reinterpret_cast<const std::byte*>(row), DType::kFloat32}; }
+Row floats(float* row) { return {reinterpret_cast<std::byte*>(row), DType::kFloat32}; }
+
+/// e^sum as in Kernels::decay.
+float decay_of(float sum) { return std::max(std::exp(sum) - kLeastDecay, 0.0f); }
 
 std::span<const int32_t> used(const int32_t* values, const Tensor& rows) {
   return {values, static_cast<size_t>(rows.used_rows())};
@@ -193,8 +195,7 @@ void DeltaRuleTask::normalise_keys(const Scratch& scratch, const Rows& rows, int
   for (int64_t i = 0; i < rows.count; ++i) {
     float* const key = scratch.rows.row(2 * i);
     const auto take = [&](int64_t column, float* dst, float factor) {
-      kernels->convert(x.const_row(rows.first + i, column * key_dim),
-                       {reinterpret_cast<std::byte*>(scratch.row), DType::kFloat32}, key_dim);
+      kernels->convert(x.const_row(rows.first + i, column * key_dim), floats(scratch.row), key_dim);
       kernels->normalise(scratch.row, dst, key_dim, epsilon, factor);
     };
     take(key_head, scratch.rows.row(2 * i + 1), scale);
@@ -218,14 +219,13 @@ void DeltaRuleTask::cross_border(const Scratch& scratch, const Rows& rows, int64
   const auto of_half = [&](int64_t half) { return (rows.slot * 2 + half) * value_heads() + head; };
   const int64_t before = of_half(1 - rows.half);
   const float* const decay = decays + before * block;
-  const float last = decay[block - 1], whole = std::exp(last);
+  const float last = decay[block - 1], whole = decay_of(last);
   for (int64_t d = 0; d < key_dim; ++d) {
     kernels->decay(keys_before + d * block, decay, last, scratch.shares.row(d), block);
     float* const sums = scratch.values.row(d);
     std::fill_n(sums, scratch.values.stride, 0.0f);
     if (!rows.has_previous) continue;
-    const float* const old = borders + (before * key_dim + d) * value_dim;
-    for (int64_t v = 0; v < value_dim; ++v) sums[v] = whole * old[v];
+    kernels->scale(const_floats(borders + (before * key_dim + d) * value_dim), floats(sums), value_dim, whole);
   }
   multiply_add(*kernels, scratch.shares, key_dim, block, {changes + before * block * value_dim, value_dim}, value_dim,
                scratch.values);
@@ -246,7 +246,7 @@ void DeltaRuleTask::run_head(const Scratch& scratch, const Rows& rows, int64_t h
   }
   for (int64_t i = 0; i < 2 * rows.count; ++i) {
     const int64_t at = rows.begin + i / 2;
-    scale_row(values.row(i), value_dim, std::exp(decay[at]));
+    kernels->scale(const_floats(values.row(i)), floats(values.row(i)), value_dim, decay_of(decay[at]));
     kernels->decay(scratch.dots.row(i), decay, decay[at], scratch.shares.row(i), at + 1);
   }
   const Floats of_changes{values.data, 2 * values.stride}, of_outputs{values.row(1), 2 * values.stride};
@@ -265,8 +265,7 @@ void DeltaRuleTask::run_head(const Scratch& scratch, const Rows& rows, int64_t h
       add_changes(key_shares, of_changes, i, 1, {known, at});
       const float beta = 1.0f / (1.0f + std::exp(-element(gates, rows.first + i, head)));
       const int64_t column = 2 * key_heads() * key_dim + head * value_dim;
-      kernels->convert(x.const_row(rows.first + i, column),
-                       {reinterpret_cast<std::byte*>(scratch.row), DType::kFloat32}, value_dim);
+      kernels->convert(x.const_row(rows.first + i, column), floats(scratch.row), value_dim);
       const float* const sum = of_changes.row(i);
       float* const change = changed.row(at);
       for (int64_t v = 0; v < value_dim; ++v) change[v] = beta * (scratch.row[v] - sum[v]);
@@ -274,8 +273,7 @@ void DeltaRuleTask::run_head(const Scratch& scratch, const Rows& rows, int64_t h
     add_changes(query_shares, of_outputs, tile, end - tile, {0, known + 1});
     for (int64_t i = tile; i < end; ++i) {
       add_changes(query_shares, of_outputs, i, 1, {known + 1, rows.begin + i + 1});
-      kernels->convert({reinterpret_cast<const std::byte*>(of_outputs.row(i)), DType::kFloat32},
-                       result.row(rows.first + i, head * value_dim), value_dim);
+      kernels->convert(const_floats(of_outputs.row(i)), result.row(rows.first + i, head * value_dim), value_dim);
     }
   }
 }

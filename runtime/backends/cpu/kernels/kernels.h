@@ -16,6 +16,9 @@ constexpr int kPanelStrips = 4;  // strips of a packed panel
 constexpr int kPanel = kStrip * kPanelStrips;
 constexpr int kTileRows = 6;  // maximum rows of one call of `product`
 constexpr int64_t kTileFloats = kTileRows * kPanel;
+/// What decays are reduced by, so that they end at 0 and not among the denormal numbers, whose products take many times
+/// as long. It is too little to change one above 2^-72.
+constexpr float kLeastDecay = 0x1p-96f;
 
 /// `sums[row][column] += Σ over steps, in order, of x[row][step] · weights[step][column]`, one accumulator per element.
 /// A step is one column of x, or two where the weights are pairs of bfloat16.
@@ -278,7 +281,7 @@ struct Kernels {
   void (*convolve)(const ConvolvedRow&);
   /// dst = x · scale / sqrt(Σ x² + epsilon).
   void (*normalise)(const float* x, float* dst, int64_t count, float epsilon, float scale);
-  /// dst[i] = x[i] · e^(now − then[i]).
+  /// dst[i] = x[i] · e^(now − then[i]), less kLeastDecay of x[i].
   void (*decay)(const float* x, const float* then, float now, float* dst, int64_t count);
   void (*gate_tile)(const GatedTile&);
   void (*add_routed)(const RoutedTile&);

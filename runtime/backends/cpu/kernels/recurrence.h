@@ -40,7 +40,8 @@ static void normalise(const float* x, float* dst, int64_t count, float epsilon, 
 static void decay(const float* x, const float* then, float now, float* dst, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const int64_t n = count - i;
-    const Lanes share = exp(splat(now) - read<float>(reinterpret_cast<const std::byte*>(then), i, n));
+    const Lanes whole = exp(splat(now) - read<float>(reinterpret_cast<const std::byte*>(then), i, n));
+    const Lanes share = larger(zero(), whole - splat(kLeastDecay));  // in this order a NaN stays one
     write<float>(reinterpret_cast<std::byte*>(dst), i, read<float>(reinterpret_cast<const std::byte*>(x), i, n) * share,
                  n);
   }
