@@ -41,8 +41,6 @@ std::vector<float> alibi_slopes(int64_t heads, Range own) {
   return slopes;
 }
 
-Range scaled(const Range& range, int64_t by) { return {range.begin * by, range.end * by}; }
-
 }  // namespace
 
 /// The rotation of a layer's heads.

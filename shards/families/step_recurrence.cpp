@@ -15,8 +15,6 @@ using graph::ValueId;
 /// Beside the norm of queries and keys (transformers' l2norm).
 constexpr double kNormEpsilon = 1e-6;
 
-Range scaled(const Range& range, int64_t by) { return {range.begin * by, range.end * by}; }
-
 }  // namespace
 
 ValueId StepBuilder::stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
