@@ -82,8 +82,7 @@ Result<ShardGraphs> build_graphs(const checkpoint::ModelSpec& spec, const partit
 std::string collective_list(const ShardGraphs& graphs);
 
 /// For backends that compile one program for all ranks: every step, in the order of ShardGraphs::all, with its graph of
-/// each rank, before passes. Fails
-/// as `build_graphs`. Pure.
+/// each rank, before passes. Fails as `build_graphs`. Pure.
 Result<std::vector<std::vector<graph::Graph>>> graphs_of_group(const checkpoint::ModelSpec& spec,
                                                                const partition::Partition& partition,
                                                                const ShardOptions& options);

@@ -5,9 +5,10 @@ for the model of every family golden.
     python tools/make_embedding_goldens.py [--all]
 
 A development tool: it needs the packages of tools/make_family_goldens.py, whose goldens it reads. It writes
-tests/model/goldens/embeddings.json, which is committed; entries that it has stay, without --all: for each model {"greedy", "margin", "logits", "beams",
+tests/model/goldens/embeddings.json, which is committed: for each model {"greedy", "margin", "logits", "beams",
 "penalised"}: the greedy answer, the smallest distance between its best two logits, the logits of its first step, the
-best of three beams with a least length, and the greedy answer under a repetition penalty.
+best of three beams with a least length, and the greedy answer under a repetition penalty. It keeps the entries that
+the file has; --all makes all of them again.
 """
 
 from __future__ import annotations

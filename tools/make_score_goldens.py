@@ -5,8 +5,9 @@ for the model of every family golden and for SmolLM2.
     python tools/make_score_goldens.py [--all]
 
 A development tool: it needs the packages of tools/make_family_goldens.py, whose goldens it reads. It writes
-tests/model/goldens/scores.json, which is committed; entries that it has stay, without --all: for each model {"texts": [{"ids", "logprobs", "top_ids",
-"top_logprobs"}]}, natural logarithms of softmax(logits), from the second token of a text on.
+tests/model/goldens/scores.json, which is committed: for each model {"texts": [{"ids", "logprobs", "top_ids",
+"top_logprobs"}]}, natural logarithms of softmax(logits), from the second token of a text on. It keeps the entries that
+the file has; --all makes all of them again.
 """
 
 from __future__ import annotations
@@ -52,9 +53,7 @@ def main() -> None:
         smollm2 = transformers.AutoModelForCausalLM.from_pretrained(SMOLLM2, dtype=torch.float32).eval()
         runs = json.loads((GOLDENS / "smollm2.json").read_text())["runs"]
         models["smollm2"] = {"texts": [scores_of(smollm2, run["prompt_ids"] + run["tokens"]) for run in runs[:2]]}
-    path_of_all.write_text(
-        json.dumps({"versions": versions(), "models": dict(sorted(models.items()))}) + "\n"
-    )
+    path_of_all.write_text(json.dumps({"versions": versions(), "models": dict(sorted(models.items()))}) + "\n")
 
 
 if __name__ == "__main__":

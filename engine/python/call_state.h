@@ -52,8 +52,8 @@ class ModelState {
  public:
   std::atomic<std::thread::id> callback_thread;  // runs a processor or criterion now
   std::atomic<std::thread::id> listener_thread;  // runs a listener now
-  std::atomic<bool> is_disowned = false;         // nobody ends the engine
-  std::atomic<bool> is_fork = false;             // this process is one: the engine's threads do not exist
+  std::atomic<bool> is_disowned = false;         // the process leaves the engine as it is
+  std::atomic<bool> is_fork = false;             // the process is a fork: the engine's threads do not exist
 
   /// Whether the calling thread runs Python code that the engine waits for.
   bool is_inside_callback() const {

@@ -56,6 +56,7 @@ struct DeltaRuleSpec {
   friend bool operator==(const DeltaRuleSpec&, const DeltaRuleSpec&) = default;
 };
 LOCKSTEP_FIELDS(DeltaRuleSpec, key_heads, value_heads, key_dim, value_dim, taps);
+
 /// How a mixture chooses a token's experts and weighs them: softmax or sigmoid gives every expert a score.
 struct RouterSpec {
   enum class Scores { kSoftmax, kSigmoid };
@@ -200,7 +201,7 @@ struct ModelSpec {
   }
   /// The heads of all layers: one shape, or two.
   std::vector<HeadShape> head_shapes() const;
-  /// Whether `layer` has no keys and values of its own.
+  /// Whether `layer` attends to another layer's keys and values.
   bool shares_cache(int64_t layer) const { return layer >= layers - layers_sharing_cache; }
   /// The layer whose keys and values `layer` attends to: itself, or the last one of its kind, with a window or without,
   /// that shares none.

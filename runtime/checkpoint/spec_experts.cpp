@@ -202,9 +202,9 @@ Result<ModelSpec> read_ernie4_5_moe(const KeyReader& config) {
 
 constexpr std::string_view kErnie45MoeIdle[] = {
     "num_nextn_predict_layers",  // transformers leaves these layers out
-    "moe_gate_act",              // and knows one form
+    "moe_gate_act",              // transformers has one form
     "moe_capacity",              // of training; transformers drops no token
-    "moe_gate",                  // transformers knows one kind,
+    "moe_gate",                  // transformers has one kind,
     "moe_use_aux_free",          // and always adds the bias
     "use_rmsnorm",
 };

@@ -98,7 +98,7 @@ constexpr std::string_view kMinistral3Idle[] = {
     "max_position_embeddings",  // in rope_parameters: transformers does not read it there
 };
 
-/// Mistral Small 3.1 and later, and Ministral 3: a text model of Mistral's or Ministral 3's kind beside an eye.
+/// Mistral Small 3.1 and later, and Ministral 3: a text model of Mistral's or Ministral 3's kind beside a vision model.
 Result<ModelSpec> read_mistral3(const KeyReader& config) {
   LOCKSTEP_TRY(const auto text, config.object("text_config"));
   if (!text) return config.wrong("text_config", "an object");
@@ -114,7 +114,7 @@ constexpr std::string_view kMistral3Idle[] = {"vision_config",        "image_tok
 
 // ---- Llama 4: chunks instead of windows, layers without a rope, experts by one sigmoid each ----
 
-/// Layers with a rope attend within chunks, unless `layer_types` says otherwise.
+/// Layers with a rope attend within chunks, unless `layer_types` is given.
 Result<void> read_chunks(const KeyReader& config, ModelSpec& spec) {
   const bool has_none = config.is_null("attention_chunk_size");
   LOCKSTEP_TRY(const int64_t chunk, config.integer_or("attention_chunk_size", 8192, kPositions));

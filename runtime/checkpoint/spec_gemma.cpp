@@ -119,8 +119,7 @@ constexpr std::string_view kGemma4ImageIdle[] = {
     "vision_soft_tokens_per_image",
 };
 
-/// The heads of the layers without a window: in `per_layer_config`, as transformers saves them, or in keys of their
-/// own.
+/// The heads of the layers without a window: in `per_layer_config`, as transformers saves them, or in separate keys.
 Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& spec) {
   HeadShape heads{spec.head_dim, spec.key_value_heads, false};
   LOCKSTEP_TRY(heads.keys_are_values, config.boolean_or("attention_k_eq_v", false));

@@ -83,12 +83,12 @@ Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> 
 /// Reads the numbers of experts, all and of a token.
 Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec);
 
-/// EXAONE's windows: those of `layer_types`, or of all but every `sliding_window_pattern`th layer; beside layers with a
-/// window, those without have no rope.
+/// EXAONE's windows: those of `layer_types`, or of all layers except every `sliding_window_pattern`th. In a model with
+/// windows, layers without one have no rope.
 Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec);
 
-/// Reads the `text_config` of a multimodal model, completed by the keys beside it; `tied`: without tie_word_embeddings
-/// there. With `idle`, keys that `read` does not ask for are refused, but for these.
+/// Reads the `text_config` of a multimodal model, completed by the keys beside it; `tied` is the default of
+/// tie_word_embeddings. With `idle`, refuses every key that `read` does not ask for, except these.
 Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
                                  const std::function<Result<ModelSpec>(const KeyReader&)>& read,
                                  std::optional<std::span<const std::string_view>> idle);
@@ -97,11 +97,11 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,
                                ModelSpec& spec);
 
-/// Qwen's layers without experts: all but every `decoder_sparse_step`th, and `mlp_only_layers`.
+/// Qwen's layers without experts: all except every `decoder_sparse_step`th, and `mlp_only_layers`.
 Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec);
 
-/// Reads `no_rope_layers`, a number for each layer: 0 for one without a rope. Without the key every
-/// `no_rope_layer_interval`th layer is one.
+/// Reads `no_rope_layers`, a number for each layer: 0 for one without a rope. By default every
+/// `no_rope_layer_interval`th layer has none.
 Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec);
 
 /// Reads the rotary embedding; the spec's heads are already set. `rope_scaling` (with `rope_theta` beside it) overrides

@@ -1,5 +1,4 @@
-// Families whose layers are recurrent but for every fourth or so: Qwen3-Next and Qwen 3.5 (3.6, 3.8), with and without
-// experts.
+// Families with recurrent layers: Qwen3-Next and Qwen 3.5 (3.6, 3.8), with and without experts.
 #include <fmt/format.h>
 
 #include "runtime/checkpoint/spec_families.h"
@@ -86,7 +85,7 @@ Result<ModelSpec> read_qwen3_5_text(const KeyReader& config) {
 
 constexpr std::string_view kQwenIdle[] = {
     "mamba_ssm_dtype",  // of the recurrence's states: always float32
-    // of mixtures with dense layers, which these have none of; Qwen3-Next's reader asks for them
+    // of mixtures with dense layers, which Qwen 3.5 does not have; Qwen3-Next's reader asks for them
     "mlp_only_layers",
     "decoder_sparse_step",
     "intermediate_size",
@@ -145,7 +144,7 @@ Result<ModelSpec> read_qwen3_5_moe(const KeyReader& config) {
   return read_text_part(config, /*tied=*/false, read_qwen3_5_moe_text, kQwenIdle);
 }
 
-/// Of pictures and videos, which a text has none of.
+/// Of pictures and videos.
 constexpr std::string_view kVisionIdle[] = {"vision_config",         "image_token_id",      "video_token_id",
                                             "vision_start_token_id", "vision_end_token_id", "text_config",
                                             "language_model_only"};

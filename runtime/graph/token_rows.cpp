@@ -36,7 +36,7 @@ bool keeps_rows(Op op) {
   }
 }
 
-/// Which operand of an operation over the rows' slots says what those are.
+/// The operand that holds the rows' slots.
 std::optional<size_t> slot_operand(Op op) {
   switch (op) {
     case Op::kKvAppend: return 2;

@@ -148,7 +148,7 @@ class StepBuilder {
   graph::ValueId recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims);
   int64_t window_of(int64_t layer) const;
 
-  /// Both sums, each finished on its own; by one all-reduce where they have the same leaves.
+  /// Both sums, each finished separately; by one all-reduce where they have the same leaves.
   std::pair<graph::ValueId, graph::ValueId> reduce(const Partial& first, const Partial& second);
 
   // step_mlp.cpp

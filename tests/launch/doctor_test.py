@@ -218,7 +218,7 @@ class PlantedFaults(DoctorTest):
         for line in job.stdout:
             text += line
             if " model files " in line:
-                time.sleep(0.5)  # rank 1 may tell of the next stage later than rank 0 prints this one's end
+                time.sleep(0.5)  # rank 1 may report the next stage after rank 0 has printed the end of this one
                 os.kill(rank_pid(job.pid, 1), signal.SIGSTOP)
         code = job.wait()
         watchdog.cancel()

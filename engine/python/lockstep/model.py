@@ -41,7 +41,8 @@ class Model(Inspection, TextCalls):
                  int8_group: int | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
-                 max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None, draft_model: str | os.PathLike[str] | None = None,
+                 max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None,
+                 draft_model: str | os.PathLike[str] | None = None,
                  num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None,
                  launch: Literal["threads", "mpirun", "inside"] = "threads", launcher: str = "mpirun -n {ranks}",
                  start_deadline: float = 600.0, script: Literal["first", "all"] = "first",
@@ -81,11 +82,12 @@ class Model(Inspection, TextCalls):
         draft, drafts, looks_up = read_drafting(draft_model, num_assistant_tokens, prompt_lookup_num_tokens)
         self._uses = 0
         self._idle = threading.Condition()
-        options: dict[str, Any] = {"dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
-                   "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
-                   "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget,
-                   "scoring": scoring, "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
-                   "looks_up": looks_up}
+        options: dict[str, Any] = {
+            "dtype": None if dtype is None else str(dtype).removeprefix("torch."), "int8_group": int8_group,
+            "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
+            "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget, "scoring": scoring,
+            "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
+            "looks_up": looks_up}
         path = os.fspath(directory)
         if launch == "threads":
             self._open = _lockstep.open_on_threads(path, _lockstep.open_options(**options), 1 if tp is None else tp, log_line)

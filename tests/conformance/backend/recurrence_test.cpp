@@ -1,5 +1,4 @@
-// Recurrent layers: rows in any cut give what the whole sequence gives, to the bit; slots go back, start anew and are
-// copied.
+// Recurrent layers: any cut of a sequence gives the same bits; slots go back, start again and are copied.
 //
 // The expected values come from a sequence's whole history by the definitions, in double precision, without any state.
 #include <cmath>
