@@ -256,6 +256,7 @@ void Coordinator::send(const Schedule& schedule) {
     if (opened.prefix.ids.empty()) continue;
     book_.note_reused(*occupants[static_cast<size_t>(opened.slot.value)], std::ssize(opened.prefix.ids));
   }
+  note_slots();  // before the ranks begin: while a step runs, its slots show as in use
   for (const Peer& peer : peers_) self_->send(peer.shard, schedule_atom::value, schedule);
 }
 

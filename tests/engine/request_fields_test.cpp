@@ -170,12 +170,12 @@ TEST_F(RequestFields, ShowWhatAnEngineDoesNow) {
   RequestHandle handle = engine->submit(blocked(blocks)).value();
   blocks->wait_until_entered();
   const trace::Activity during = engine->activity();
+  blocks->open();
   ASSERT_THAT(during.slots, SizeIs(2));
   EXPECT_EQ(during.slots[0].use, trace::SlotUse::kDecode);
   EXPECT_EQ(during.slots[0].request.value, handle.number());
   EXPECT_EQ(during.slots[0].tokens, 5);
   EXPECT_EQ(during.slots[1].use, trace::SlotUse::kFree);
-  blocks->open();
   EXPECT_THAT(handle.wait().value().at(0).ids, SizeIs(4));
   EXPECT_EQ(ids_of(*engine, request({4, 5, 6})).size(), 6u);
   EXPECT_TRUE(engine->close().has_value());
