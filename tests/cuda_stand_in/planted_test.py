@@ -1,8 +1,9 @@
 """Planted mistakes: each is put into a copy of one source, which a test program or the stand-in is linked with; the test
 named here must fail, and pass without the mistake.
 
-    planted_test.py BUILD          the table of docs/gpu.md is this file's
-    planted_test.py --table        prints it
+    planted_test.py BUILD Places             of each mistake: its place is there, and the table of docs/gpu.md names it
+    planted_test.py BUILD PlantedMistakes    each is caught
+    planted_test.py --table                  prints the table
 """
 import dataclasses
 import json
@@ -133,7 +134,7 @@ MISTAKES = (
             "sliced.slices[rank] = reinterpret_cast<void*>(area(rank, exchange_ + 1))", f"{BACKEND}/lower_ranks.cpp", STEPS,
             "CudaSteps.SumLargeMessages*"),
     Mistake("pages that are not committed", f"{BACKEND}/executable.cpp",
-            "store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows))",
+            "store_.prepare_rows(*written.state, ints(written.slot, written.rows), ints(written.position, written.rows))",
             "Result<void>(ok())", f"{BACKEND}/executable.cpp", STEPS, "CudaSteps.ReplayOneGraph*"),
     Mistake("results read before they are there", f"{BACKEND}/executable.cpp", "const Result<void> done = device_.stream->wait(limit);",
             "const Result<void> done = ok();", f"{BACKEND}/executable.cpp", STEPS, "*WholeSteps*Cuda*", "lazy"),
@@ -168,6 +169,18 @@ def table():
                     f"{f', {m.settings}' if m.settings else ''} |" for m in MISTAKES]
 
 
+class Places(unittest.TestCase):
+    """What can be checked without a compiler."""
+
+    def test_each_is_in_its_file_once(self):
+        for mistake in MISTAKES:
+            with self.subTest(mistake.what):
+                self.assertEqual((ROOT / mistake.file).read_text().count(mistake.right), 1, mistake.file)
+
+    def test_the_table_is_in_the_page(self):
+        self.assertIn("\n".join(table()), (ROOT / "docs/gpu.md").read_text())
+
+
 class PlantedMistakes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -194,9 +207,7 @@ class PlantedMistakes(unittest.TestCase):
         for folder in (BACKEND, NCCL):
             shutil.copytree(ROOT / folder, overlay / folder)
         changed = overlay / mistake.file
-        text = changed.read_text()
-        self.assertEqual(text.count(mistake.right), 1, f"{mistake.file} no longer has the place of: {mistake.what}")
-        changed.write_text(text.replace(mistake.right, mistake.wrong))
+        changed.write_text(changed.read_text().replace(mistake.right, mistake.wrong))
         entry = self.compilation(mistake)
         made = self.folder / "mistake.o"
         command = entry["command"].replace(f"-c {ROOT / mistake.unit}", f"-c {overlay / mistake.unit}")
@@ -242,9 +253,6 @@ class PlantedMistakes(unittest.TestCase):
                 self.assertFalse(passes, "no test noticed")
                 if mistake.says:
                     self.assertRegex(output, mistake.says)
-
-    def test_the_table_is_in_the_page(self):
-        self.assertIn("\n".join(table()), (ROOT / "docs/gpu.md").read_text())
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Types(test_folder.FolderTests):
         done = subprocess.run([PYTHON, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", "--cache-dir",
                                self.folder / "cache", *words], capture_output=True, text=True, timeout=200, check=False,
                               cwd=ROOT / "engine" / "python", env={**os.environ, "MYPYPATH": str(ROOT / "engine" / "python")})
-        self.assertIn(done.returncode, (0, 1), done.stderr)
+        self.assertTrue(done.stdout, done.stderr)  # its exit code is that of a missing module too
         return done.stdout
 
     def test_the_package_and_a_program_have_no_mistakes(self):
