@@ -32,7 +32,7 @@ KeptTokens kept_tokens_of(const graph::Graph& graph) {
     }
     if (node.op != graph::Op::kAttention || !node.has("window")) continue;
     const int64_t rows = graph.value(node.operands[1]).type.shape[2];
-    const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;
+    const int64_t pinned = node.integer_or("pinned", 0);
     kept.whole = std::min(kept.whole, rows);
     kept.rewind = std::min(kept.rewind, std::max<int64_t>(rows - pinned - (node.integer("window") - 1), 0));
   }

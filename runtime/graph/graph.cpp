@@ -67,6 +67,18 @@ bool updates_operand(Op op, size_t operand) {
   return operand < rules.size() && rules[operand].use == OperandUse::kUpdated;
 }
 
+bool is_recurrence(Op op) { return op == Op::kCausalConv || op == Op::kGatedDeltaRule; }
+
+std::optional<size_t> slot_operand(Op op) {
+  switch (op) {
+    case Op::kKvAppend: return 2;
+    case Op::kAttention:
+    case Op::kCausalConv: return 3;
+    case Op::kGatedDeltaRule: return 8;
+    default: return std::nullopt;
+  }
+}
+
 std::vector<ValueId> sequence_states(const Node& node) {
   switch (node.op) {
     case Op::kKvAppend: return {node.operands.at(1)};
@@ -89,6 +101,10 @@ std::optional<Op> op_from_name(std::string_view name) {
 int64_t Node::integer(std::string_view name) const { return attribute_of<int64_t>(*this, name); }
 double Node::number(std::string_view name) const { return attribute_of<double>(*this, name); }
 const std::string& Node::text(std::string_view name) const { return attribute_of<std::string>(*this, name); }
+int64_t Node::integer_or(std::string_view name, int64_t otherwise) const {
+  return has(name) ? integer(name) : otherwise;
+}
+double Node::number_or(std::string_view name, double otherwise) const { return has(name) ? number(name) : otherwise; }
 const std::vector<int64_t>& Node::integers(std::string_view name) const {
   return attribute_of<std::vector<int64_t>>(*this, name);
 }

@@ -25,9 +25,9 @@
 
 namespace lockstep::graph {
 
-/// The most taps of a causal convolution, and the largest block of a recurrence.
+/// The most taps of a causal convolution, and the most rows of a block of the delta rule.
 inline constexpr int64_t kMostTaps = 16;
-inline constexpr int64_t kMaxBlock = 64;
+inline constexpr int64_t kMostBlockRows = 64;
 
 /// The operations of a language model's step. The text form uses the snake_case name ("rms_norm").
 enum class Op {
@@ -79,6 +79,12 @@ bool is_collective(Op op);
 /// Whether it updates its operand number `operand`, a state.
 bool updates_operand(Op op, size_t operand);
 
+/// Whether it carries states of a fixed size from row to row of a slot.
+bool is_recurrence(Op op);
+
+/// The operand with the rows' slots, of operations on what slots hold; the next operand has the rows' positions.
+std::optional<size_t> slot_operand(Op op);
+
 /// A value's index in `Graph::values`.
 using ValueId = StrongId<struct ValueTag, int32_t>;
 
@@ -119,7 +125,12 @@ struct Node {
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   const std::vector<int64_t>& integers(std::string_view name) const;
+  /// The same, or `otherwise` where it is absent.
+  int64_t integer_or(std::string_view name, int64_t otherwise) const;
+  double number_or(std::string_view name, double otherwise) const;
   bool has(std::string_view name) const { return attributes.find(name) != attributes.end(); }
+  /// Whether the text attribute `name` is present and is `value`.
+  bool has(std::string_view name, std::string_view value) const { return has(name) && text(name) == value; }
 
   friend bool operator==(const Node&, const Node&) = default;
 };

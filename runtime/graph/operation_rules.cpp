@@ -52,7 +52,7 @@ Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) 
 /// Checks the attributes window and pinned against the cache's row count C.
 Result<void> check_window(const OperationUse& use) {
   const int64_t capacity = use.symbols.size("C");
-  const int64_t pinned = use.node.has("pinned") ? use.node.integer("pinned") : 0;
+  const int64_t pinned = use.node.integer_or("pinned", 0);
   if (pinned != 0 && !use.node.has("window")) return attribute_misfit("pinned", pinned, "a window beside it");
   if (pinned < 0 || pinned >= capacity) return attribute_misfit("pinned", pinned, "0 to the cache's rows");
   if (!use.node.has("window")) return ok();
@@ -184,7 +184,7 @@ Result<void> check_multiply(OperationUse& use) {
 
 Result<void> check_rms_norm(OperationUse& use) {
   LOCKSTEP_TRY_VOID(check_not_negative(use, "epsilon"));
-  const int64_t heads = use.node.has("heads") ? use.node.integer("heads") : 1;
+  const int64_t heads = use.node.integer_or("heads", 1);
   const int64_t width = use.symbols.size("W");
   if (!use.has_operand(1)) {
     if (heads >= 1 && width % heads == 0) return ok();
@@ -330,7 +330,7 @@ Result<void> check_gated_activation(OperationUse& use) {
 }
 
 Result<void> check_scale_by_position(OperationUse& use) {
-  const int64_t every = use.node.integer("every"), offset = use.node.has("offset") ? use.node.integer("offset") : 0;
+  const int64_t every = use.node.integer("every"), offset = use.node.integer_or("offset", 0);
   if (every < 1 || every > kMaxSize) return attribute_misfit("every", every, "1 or more positions");
   if (offset < 0 || offset > kMaxSize) return attribute_misfit("offset", offset, "0 or more");
   if (use.symbols.size("P") > 0) return ok();

@@ -40,11 +40,11 @@ Result<void> check_gated_delta_rule(OperationUse& use) {
     return misfit(
         fmt::format("attribute head_map: found {} entries, expected rising key heads below {}", heads, key_heads));
   }
-  if (key_dim < 1 || value_dim < 1 || block < 1 || block > kMaxBlock) {
+  if (key_dim < 1 || value_dim < 1 || block < 1 || block > kMostBlockRows) {
     return misfit(
         fmt::format("the states: found heads of {} and {} and blocks of {}, expected at least 1, and blocks "
                     "of at most {}",
-                    key_dim, value_dim, block, kMaxBlock));
+                    key_dim, value_dim, block, kMostBlockRows));
   }
   const auto is = [&](std::string_view letter, int64_t expected) { return use.symbols.size(letter) == expected; };
   if (!is("H", heads) || !is("P", 2 * key_heads) || !is("Q", 2 * heads) || !is("Y", 2 * heads) ||

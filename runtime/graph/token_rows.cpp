@@ -36,17 +36,6 @@ bool keeps_rows(Op op) {
   }
 }
 
-/// The operand that holds the rows' slots.
-std::optional<size_t> slot_operand(Op op) {
-  switch (op) {
-    case Op::kKvAppend: return 2;
-    case Op::kAttention:
-    case Op::kCausalConv: return 3;
-    case Op::kGatedDeltaRule: return 8;
-    default: return std::nullopt;
-  }
-}
-
 /// Whether `value` exists before any row is computed.
 bool precedes_rows(const Graph& graph, ValueId value) {
   if (graph.value(value).kind != ValueKind::kResult) return true;

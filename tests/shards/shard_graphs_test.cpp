@@ -52,7 +52,7 @@ TEST(BuildGraphs, MakesExactlyOneGraphAPhaseWithItsOwnAttentionKernel) {
 std::set<int64_t> bounds_of(const graph::Graph& graph) {
   std::set<int64_t> bounds;
   for (const graph::Node& node : graph.nodes) {
-    if (node.op == graph::Op::kAttention) bounds.insert(node.has("bound") ? node.integer("bound") : 0);
+    if (node.op == graph::Op::kAttention) bounds.insert(node.integer_or("bound", 0));
   }
   return bounds;
 }

@@ -19,7 +19,7 @@ using As = Fused::As;
 bool is_product(Op op) { return op == Op::kLinear || op == Op::kLinearBlocks; }
 
 /// The heads that a norm or a rope processes separately.
-int64_t heads_in(const Node& node) { return node.has("heads") ? node.integer("heads") : 1; }
+int64_t heads_in(const Node& node) { return node.integer_or("heads", 1); }
 
 /// Whether a node normalises whole rows.
 bool is_row_norm(const Node& node) {

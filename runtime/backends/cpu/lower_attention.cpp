@@ -8,14 +8,6 @@ namespace lockstep::cpu {
 
 using graph::ValueId;
 
-namespace {
-
-int64_t integer_or(const graph::Node& node, std::string_view name, int64_t fallback) {
-  return node.has(name) ? node.integer(name) : fallback;
-}
-
-}  // namespace
-
 void Compiler::lower_clamp_positions(const Node& node) {
   add_alone([from = operand(node, 0).as<int32_t>(), dst = result(node).as<int32_t>(), rows = graph_.rows,
              most = node.integer("most")]() -> Result<void> {
@@ -43,7 +35,7 @@ AttentionTask Compiler::attention_task(const Node& node) const {
   task.rule.scale = static_cast<float>(node.number("scale"));
   if (node.has("window")) task.rule.window = node.integer("window");
   task.rule.chunked = node.has("chunked");
-  task.rule.pinned = integer_or(node, "pinned", 0);
+  task.rule.pinned = node.integer_or("pinned", 0);
   if (node.has("soft_cap")) task.rule.soft_cap = static_cast<float>(node.number("soft_cap"));
   task.q = operand(node, 0);
   task.slot = operand(node, 3).as<int32_t>();

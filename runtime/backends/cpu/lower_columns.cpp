@@ -95,9 +95,8 @@ Compiler::ColumnWork Compiler::added(const Node& node) const {
 Compiler::ColumnWork Compiler::scaled_by_position(const Node& node) const {
   const Tensor factors = operand(node, 2);
   return [x = operand(node, 0), position = operand(node, 1).as<int32_t>(), factors = factors.as<float>(),
-          last = factors.columns - 1, every = node.integer("every"),
-          offset = node.has("offset") ? node.integer("offset") : 0, dst = result(node),
-          scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
+          last = factors.columns - 1, every = node.integer("every"), offset = node.integer_or("offset", 0),
+          dst = result(node), scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
     const int64_t place = std::clamp<int64_t>((position[row] + offset) / every, 0, last);
     scale(x.const_row(row, column), dst.row(row, column), count, factors[place]);
   };

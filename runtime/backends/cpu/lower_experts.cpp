@@ -22,22 +22,14 @@ int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
 }  // namespace
 
 void Compiler::lower_moe_route(const Node& node) {
-  const auto is = [&](std::string_view name, std::string_view value) {
-    return node.has(name) && node.text(name) == value;
-  };
-  const auto number = [&](std::string_view name, double otherwise) {
-    return static_cast<float>(node.has(name) ? node.number(name) : otherwise);
-  };
   RouteRule rule{.chosen = node.integer("chosen"),
-                 .is_sigmoid = is("scores", "sigmoid"),
-                 .is_divided = !is("over", "all"),
-                 .by_best_two = is("group_score", "best_two"),
-                 .least_sum = number("least_sum", 0.0),
-                 .scale = number("scale", 1.0)};
-  if (node.has("groups")) {
-    rule.groups = node.integer("groups");
-    rule.kept_groups = node.integer("kept_groups");
-  }
+                 .is_sigmoid = node.has("scores", "sigmoid"),
+                 .is_divided = !node.has("over", "all"),
+                 .groups = node.integer_or("groups", 1),
+                 .kept_groups = node.integer_or("kept_groups", 1),
+                 .by_best_two = node.has("group_score", "best_two"),
+                 .least_sum = static_cast<float>(node.number_or("least_sum", 0.0)),
+                 .scale = static_cast<float>(node.number_or("scale", 1.0))};
   if (node.operands.size() > 1) rule.bias = operand(node, 1).as<float>();
   add_shared([logits = operand(node, 0), dst = result(node), rule, route = kernels_.route](Part part) {
     const Share share = share_of(dst.used_rows(), part);
@@ -79,7 +71,7 @@ Result<ExpertTask> Compiler::expert_task(const Node& node) const {
                      .first_expert = node.integer("first_expert"),
                      .most_per_row = most_per_row(graph_, node),
                      .activation = activation_of(node),
-                     .routes_on_inputs = node.has("routes_on") && node.text("routes_on") == "inputs",
+                     .routes_on_inputs = node.has("routes_on", "inputs"),
                      .result = result(node)},
                     std::move(leaves));
 }

@@ -10,7 +10,7 @@ namespace {
 
 using graph::Op;
 
-bool turns_neighbours(const graph::Node& node) { return node.has("pairs") && node.text("pairs") == "neighbours"; }
+bool turns_neighbours(const graph::Node& node) { return node.has("pairs", "neighbours"); }
 
 /// The cosines and sines of a rope node, computed row by row.
 struct RopeTable {
@@ -76,9 +76,9 @@ Compiler::HeadWork Compiler::head_work(const Node& node) {
   if (node.op == Op::kKvAppend) return appended_head(node);
   LOCKSTEP_CHECK(node.op == Op::kRmsNorm, to_string(node.op));
   const Tensor dst = result(node);
-  return [x = operand(node, 0), w = norm_weight(node), dst,
-          width = dst.columns / (node.has("heads") ? node.integer("heads") : 1), epsilon = node.number("epsilon"),
-          factor = norm_factor(node), rms_norm = kernels_.rms_norm](int64_t row, int64_t head) {
+  return [x = operand(node, 0), w = norm_weight(node), dst, width = dst.columns / node.integer_or("heads", 1),
+          epsilon = node.number("epsilon"), factor = norm_factor(node),
+          rms_norm = kernels_.rms_norm](int64_t row, int64_t head) {
     const int64_t column = head * width;
     rms_norm(x.const_row(row, column), w, dst.row(row, column), width, epsilon, factor);
   };

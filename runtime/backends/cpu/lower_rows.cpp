@@ -63,7 +63,7 @@ Compiler::RowWork Compiler::row_work(const Node& node) const {
   const double epsilon = node.number("epsilon");
   if (node.op == graph::Op::kLayerNorm) {
     const Tensor w = operand(node, 1);
-    const auto offset = static_cast<float>(node.has("offset") ? node.number("offset") : 0.0);
+    const auto offset = static_cast<float>(node.number_or("offset", 0.0));
     const ConstRow bias = node.operands.size() > 2 ? operand(node, 2).const_row(0) : ConstRow{nullptr, like.dtype};
     return [=, layer_norm = kernels_.layer_norm](int64_t row, std::byte* dst) {
       layer_norm(x.const_row(row), w.const_row(0), bias, {dst, like.dtype}, like.columns, epsilon, offset);
@@ -76,7 +76,7 @@ Compiler::RowWork Compiler::row_work(const Node& node) const {
 }
 
 void Compiler::lower_norm(const Node& node) {
-  const int64_t heads = node.has("heads") ? node.integer("heads") : 1;
+  const int64_t heads = node.integer_or("heads", 1);
   if (heads > 1) return lower_heads(result(node), heads, head_work(node));
   add_shared([dst = result(node), norm = row_work(node)](Part part) {
     const Share share = share_of(dst.used_rows(), part);

@@ -89,10 +89,11 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
         weight.needs_rows = true;
       }
     }
-    for (const graph::ValueId id : graph::sequence_states(node)) {
-      const auto found = state_index_.find(graph.value(id).name);
-      const bool is_cache = node.op == graph::Op::kKvAppend || node.op == graph::Op::kAttention;
-      if (found != state_index_.end() && !is_cache) states_[found->second].is_carried = true;
+    if (graph::is_recurrence(node.op)) {
+      for (const graph::ValueId id : graph::sequence_states(node)) {
+        const auto found = state_index_.find(graph.value(id).name);
+        if (found != state_index_.end()) states_[found->second].is_carried = true;
+      }
     }
     if (node.op == graph::Op::kAttention) {
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[1]).name, CacheRole::kKeys));
@@ -114,7 +115,7 @@ Result<void> Store::add_append(const std::string& name, const graph::Node& appen
   if (found == state_index_.end() || !states_[found->second].role) {
     LOCKSTEP_TRY_VOID(add_role(name, CacheRole::kValues));  // no graph attends to it: stored as values
   }
-  const Ring ring{append.has("window"), append.has("pinned") ? append.integer("pinned") : 0};
+  const Ring ring{append.has("window"), append.integer_or("pinned", 0)};
   std::optional<Ring>& known = states_[state_index_.find(name)->second].ring;
   if (!known) known = ring;
   if (*known == ring) return ok();
@@ -284,7 +285,7 @@ const Store::State& Store::state(device::StateId id) const {
 }
 
 Result<void> Store::check_range(const State& state, int64_t offset, size_t bytes) const {
-  if (state.role || state.is_carried) {
+  if (state.belongs_to_slots()) {
     return invalid(fmt::format("cannot access state {}: it is a cache; use read_cache", state.name));
   }
   const auto size = static_cast<int64_t>(bytes);

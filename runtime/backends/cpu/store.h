@@ -90,6 +90,8 @@ class Store final : public device::Store, public device::SlotTransfer {
     CacheLayout cache = {};                   // caches only
     bool is_carried = false;                  // dense states: belongs to the slots' sequences
     int64_t offset = 0;                       // dense states: into their mapping; caches: into a tile of their region
+
+    bool belongs_to_slots() const { return role || is_carried; }
   };
 
   Store(const Kernels& kernels, ThreadTeam& team) : kernels_(kernels), team_(team) {}

@@ -22,7 +22,7 @@ std::span<std::byte> Store::carried(const State& state, int64_t slot) const {
 
 Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
   for (const State& state : states_) {
-    if ((!state.role && !state.is_carried) || src == dst) continue;
+    if (!state.belongs_to_slots() || src == dst) continue;
     const int64_t slots = state.type.shape[0];
     if (src < 0 || dst < 0 || src >= slots || dst >= slots || tokens < 0) {
       return invalid(
@@ -53,7 +53,7 @@ int64_t Store::slot_bytes(int64_t tokens) const {
 
 Result<void> Store::check_carried(int64_t slot, int64_t tokens, size_t bytes) const {
   const bool has_slot = std::ranges::all_of(states_, [slot](const State& state) {
-    return (!state.role && !state.is_carried) || (slot >= 0 && slot < state.type.shape[0]);
+    return !state.belongs_to_slots() || (slot >= 0 && slot < state.type.shape[0]);
   });
   if (has_slot && tokens >= 0 && static_cast<int64_t>(bytes) == slot_bytes(tokens)) return ok();
   return invalid(fmt::format("cannot carry slot {}: found {} bytes for {} tokens, expected {}", slot, bytes, tokens,

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Executable>> Executable::compile(const graph::Graph& grap
   LOCKSTEP_TRY_VOID(device.context->make_current());
   LOCKSTEP_TRY_VOID(executable->make_memory());
   LOCKSTEP_TRY_VOID(executable->make_host_operations());
-  executable->add_cache_rows();
+  executable->add_slot_rows();
   LOCKSTEP_TRY_VOID(executable->prepare_matmuls());
   LOCKSTEP_TRY_VOID(executable->capture());
   LOCKSTEP_TRY(executable->timer_, StepTimer::create(*device.context, *device.limit.clock));
@@ -129,7 +129,7 @@ Result<void> Executable::make_host_operations() {
   return ok();
 }
 
-void Executable::add_cache_rows() {
+void Executable::add_slot_rows() {
   std::vector<std::tuple<ValueId, ValueId, device::RowLimits>> known;
   const auto add_check = [&](ValueId slot, ValueId position, int64_t rows, const device::RowLimits& limits) {
     if (std::ranges::find(known, std::tuple(slot, position, limits)) != known.end()) return;
@@ -137,30 +137,26 @@ void Executable::add_cache_rows() {
     checks_.push_back({slot, position, rows, device::RowCheck("runtime/backends/cuda", limits)});
   };
   for (const graph::Node& node : graph_.nodes) {
-    if (node.op == Op::kCausalConv || node.op == Op::kGatedDeltaRule) {
-      const bool convolves = node.op == Op::kCausalConv;
-      const ValueId slot = node.operands[convolves ? 3 : 8], position = node.operands[convolves ? 4 : 9];
-      const int64_t rows = graph_.value(slot).type.shape.elements();
+    const std::optional<size_t> operand = graph::slot_operand(node.op);
+    if (!operand) continue;
+    const ValueId slot = node.operands[*operand], position = node.operands[*operand + 1];
+    const int64_t rows = graph_.value(slot).type.shape.elements();
+    if (graph::is_recurrence(node.op)) {
       for (const ValueId id : graph::sequence_states(node)) {
         const StateLayout* state = store_.layout().state(graph_.value(id).name);
-        carries_.push_back({state, slot, position, rows});
+        written_.push_back({state, slot, position, rows});
         add_check(slot, position, rows,
                   {.slots = state->type.shape[0], .positions = std::numeric_limits<int32_t>::max(), .in_runs = true});
       }
       continue;
     }
-    if (node.op != Op::kKvAppend && node.op != Op::kAttention) continue;
-    const bool appends = node.op == Op::kKvAppend;
-    const ValueId slot = node.operands[appends ? 2 : 3], position = node.operands[appends ? 3 : 4];
-    const int64_t rows = graph_.value(slot).type.shape.elements();
     const StateLayout* cache = store_.layout().state(graph_.value(node.operands[1]).name);
-    if (appends) {
+    if (node.op == Op::kKvAppend) {
       add_check(slot, position, rows, cache->cache->held.of_append());
-      appends_.push_back({cache, slot, position, rows});
+      written_.push_back({cache, slot, position, rows});
     } else {
       add_check(slot, position, rows,
-                cache->cache->held.of_attention(node.has("window") ? node.integer("window") : 0,
-                                                node.has("pinned") ? node.integer("pinned") : 0));
+                cache->cache->held.of_attention(node.integer_or("window", 0), node.integer_or("pinned", 0)));
     }
   }
 }
@@ -257,12 +253,9 @@ Result<void> Executable::prepare_rows() {
   for (Check& check : checks_) {
     LOCKSTEP_TRY_VOID(check.check.run(ints(check.slot, check.rows), ints(check.position, check.rows)));
   }
-  for (const Append& append : appends_) {
+  for (const WrittenRows& written : written_) {
     LOCKSTEP_TRY_VOID(
-        store_.prepare_append(*append.cache, ints(append.slot, append.rows), ints(append.position, append.rows)));
-  }
-  for (const Append& carry : carries_) {
-    LOCKSTEP_TRY_VOID(store_.prepare_carried(*carry.cache, ints(carry.slot, carry.rows)));
+        store_.prepare_rows(*written.state, ints(written.slot, written.rows), ints(written.position, written.rows)));
   }
   const HeadWords words{step_++, static_cast<int32_t>(in_use)};
   std::memcpy(head_.host().data(), &words, sizeof words);

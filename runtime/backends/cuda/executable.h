@@ -30,14 +30,14 @@ class Executable final : public device::Executable {
   device::DeviceTime device_time() const override { return timer_->time(); }
 
  private:
-  /// Rows that a node appends to a cache.
-  struct Append {
-    const StateLayout* cache;
+  /// Rows that a node writes in a state of the slots.
+  struct WrittenRows {
+    const StateLayout* state;
     graph::ValueId slot;
     graph::ValueId position;
     int64_t rows;
   };
-  /// Rows that a node reads from a cache, or appends.
+  /// Rows that a node reads or writes there.
   struct Check {
     graph::ValueId slot;
     graph::ValueId position;
@@ -52,7 +52,7 @@ class Executable final : public device::Executable {
   Result<void> make_memory();
   Result<void> make_host_operations();
   Result<void> prepare_matmuls();
-  void add_cache_rows();
+  void add_slot_rows();
   Result<void> connect_hosts();
   Result<void> capture();
   Result<void> enqueue();
@@ -82,8 +82,7 @@ class Executable final : public device::Executable {
   std::vector<std::byte> host_memory_;
   std::vector<graph::ValueId> inputs_;
   std::vector<HostOperation> prologue_, epilogue_;
-  std::vector<Append> appends_;
-  std::vector<Append> carries_;  // of recurrences
+  std::vector<WrittenRows> written_;
   std::vector<Check> checks_;
   std::vector<std::unique_ptr<cu::Matmul>> matmuls_;  // in the order of the launches
   cu::DeviceMemory blas_workspace_;

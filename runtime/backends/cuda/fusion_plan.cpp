@@ -77,7 +77,7 @@ class Planner {
       const auto maker = flow_.maker(heads);
       if (!maker || graph_.nodes[*maker].op != op) continue;
       const Node& node = graph_.nodes[*maker];
-      const int64_t count = node.has("heads") ? node.integer("heads") : 1;
+      const int64_t count = node.integer_or("heads", 1);
       const int64_t width = type_of(graph_.nodes[attention].operands[1]).shape[3];
       if (count * width != type_of(heads).shape[1] || !is_read_in(heads, attention)) return;
       fuse(*maker, As::kHeadsOf, attention);

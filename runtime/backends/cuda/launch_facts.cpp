@@ -97,8 +97,8 @@ double bytes_of_cache(const graph::Graph& graph, const graph::Node& node, const 
                       const CacheLayout& cache, const CachesInUse& caches) {
   const auto token = static_cast<double>(cache.heads * cache.row_bytes());
   if (is_append(node, launch)) return token * static_cast<double>(graph.rows);
-  const int64_t window = node.has("window") ? node.integer("window") : 0;
-  const int64_t pinned = node.has("pinned") ? node.integer("pinned") : 0;
+  const int64_t window = node.integer_or("window", 0);
+  const int64_t pinned = node.integer_or("pinned", 0);
   const int64_t seen = window > 0 ? window + pinned : cache.held.capacity;
   const int64_t sequences = std::min(caches.sequences, cache.held.slots);
   return token * static_cast<double>(std::min(seen, caches.tokens) * sequences);

@@ -19,7 +19,7 @@ constexpr int64_t kBlocksOfMultiprocessor = 3;
 constexpr int64_t kMostFoldedTiles = 64;
 
 int32_t integer_or_zero(const graph::Node& node, std::string_view name) {
-  return node.has(name) ? static_cast<int32_t>(node.integer(name)) : 0;
+  return static_cast<int32_t>(node.integer_or(name, 0));
 }
 
 /// Query heads in chunks of one head of the cache each, filled up with −1.
@@ -82,7 +82,7 @@ Turn Lowering::turn_of(const Node& rope) {
   return {.cosines = reinterpret_cast<const float*>(found->second.first),
           .sines = reinterpret_cast<const float*>(found->second.second),
           .half = static_cast<int32_t>(half),
-          .neighbours = rope.has("pairs") && rope.text("pairs") == "neighbours"};
+          .neighbours = rope.has("pairs", "neighbours")};
 }
 
 void Lowering::lower_rope(const Node& node) {
@@ -198,30 +198,29 @@ Result<void> Lowering::lower_attention(const Node& node) {
   }
   const int32_t pinned = integer_or_zero(node, "pinned");
   const Tensor* pinned_q = pinned > 0 && node.operands.size() > next ? &operand(node, next) : nullptr;
-  const AttendParameters parameters{
-      .q = q.data(),
-      .pinned_q = pinned_q == nullptr ? nullptr : pinned_q->data(),
-      .keys = operand(node, 1).data(),
-      .values = operand(node, 2).data(),
-      .slot = operand(node, 3).as<int32_t>(),
-      .position = operand(node, 4).as<int32_t>(),
-      .head_map = table_of(head_map),
-      .slopes = slopes == nullptr ? nullptr : slopes->data(),
-      .sinks = sinks == nullptr ? nullptr : sinks->data(),
-      .y = y.data(),
-      .q_stride = q.stride,
-      .pinned_q_stride = pinned_q == nullptr ? 0 : pinned_q->stride,
-      .y_stride = y.stride,
-      .tiles = keys->for_kernels(),
-      .rows = rows_of(y),
-      .heads = static_cast<int32_t>(head_map.size()),
-      .head_dim = static_cast<int32_t>(keys->head_dim),
-      .window = integer_or_zero(node, "window"),
-      .is_chunked = integer_or_zero(node, "chunked"),
-      .pinned = pinned,
-      .scale = static_cast<float>(node.number("scale")),
-      .soft_cap = node.has("soft_cap") ? static_cast<float>(node.number("soft_cap")) : 0.0f,
-      .is_float_per_head = is_float_per_head};
+  const AttendParameters parameters{.q = q.data(),
+                                    .pinned_q = pinned_q == nullptr ? nullptr : pinned_q->data(),
+                                    .keys = operand(node, 1).data(),
+                                    .values = operand(node, 2).data(),
+                                    .slot = operand(node, 3).as<int32_t>(),
+                                    .position = operand(node, 4).as<int32_t>(),
+                                    .head_map = table_of(head_map),
+                                    .slopes = slopes == nullptr ? nullptr : slopes->data(),
+                                    .sinks = sinks == nullptr ? nullptr : sinks->data(),
+                                    .y = y.data(),
+                                    .q_stride = q.stride,
+                                    .pinned_q_stride = pinned_q == nullptr ? 0 : pinned_q->stride,
+                                    .y_stride = y.stride,
+                                    .tiles = keys->for_kernels(),
+                                    .rows = rows_of(y),
+                                    .heads = static_cast<int32_t>(head_map.size()),
+                                    .head_dim = static_cast<int32_t>(keys->head_dim),
+                                    .window = integer_or_zero(node, "window"),
+                                    .is_chunked = integer_or_zero(node, "chunked"),
+                                    .pinned = pinned,
+                                    .scale = static_cast<float>(node.number("scale")),
+                                    .soft_cap = static_cast<float>(node.number_or("soft_cap", 0.0)),
+                                    .is_float_per_head = is_float_per_head};
   if (attend_tiles(node, parameters, *keys) || attend_rows(node, parameters, *keys)) return ok();
   emit("attend_f32", parameters, y.rows * std::ssize(head_map));
   return ok();

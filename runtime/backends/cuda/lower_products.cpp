@@ -135,25 +135,20 @@ Result<void> Lowering::lower_product_int8(const Node& node) {
 
 void Lowering::lower_route(const Node& node) {
   const Tensor& x = operand(node, 0);
-  const auto is = [&](std::string_view name, std::string_view value) {
-    return node.has(name) && node.text(name) == value;
-  };
-  const bool has_groups = node.has("groups");
-  const RouteParameters parameters{
-      .x = x.as<float>(),
-      .bias = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr,
-      .y = result(node).as<float>(),
-      .x_stride = x.stride,
-      .rows = rows_of(x),
-      .experts = static_cast<int32_t>(x.columns),
-      .chosen = static_cast<int32_t>(node.integer("chosen")),
-      .is_over_all = is("over", "all"),
-      .is_sigmoid = is("scores", "sigmoid"),
-      .groups = has_groups ? static_cast<int32_t>(node.integer("groups")) : 1,
-      .kept_groups = has_groups ? static_cast<int32_t>(node.integer("kept_groups")) : 1,
-      .by_best_two = is("group_score", "best_two"),
-      .least_sum = node.has("least_sum") ? static_cast<float>(node.number("least_sum")) : 0.0f,
-      .scale = node.has("scale") ? static_cast<float>(node.number("scale")) : 1.0f};
+  const RouteParameters parameters{.x = x.as<float>(),
+                                   .bias = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr,
+                                   .y = result(node).as<float>(),
+                                   .x_stride = x.stride,
+                                   .rows = rows_of(x),
+                                   .experts = static_cast<int32_t>(x.columns),
+                                   .chosen = static_cast<int32_t>(node.integer("chosen")),
+                                   .is_over_all = node.has("over", "all"),
+                                   .is_sigmoid = node.has("scores", "sigmoid"),
+                                   .groups = static_cast<int32_t>(node.integer_or("groups", 1)),
+                                   .kept_groups = static_cast<int32_t>(node.integer_or("kept_groups", 1)),
+                                   .by_best_two = node.has("group_score", "best_two"),
+                                   .least_sum = static_cast<float>(node.number_or("least_sum", 0.0)),
+                                   .scale = static_cast<float>(node.number_or("scale", 1.0))};
   constexpr int64_t kWarps = kRouteThreads / 32;
   emit("route", parameters, (x.rows + kWarps - 1) / kWarps);
 }
@@ -191,7 +186,7 @@ Result<void> Lowering::lower_experts(const Node& node) {
                                     .experts = static_cast<int32_t>(experts)};
   emit("list_experts", lists, experts);
   const std::vector<SumPart> inner_parts = plain_parts(inner.columns);
-  const bool on_inputs = node.has("routes_on") && node.text("routes_on") == "inputs";
+  const bool on_inputs = node.has("routes_on", "inputs");
   const bool clamps = node.text("activation") == "clamped_swiglu";
   const ExpertsInnerParameters first{.gate = reinterpret_cast<const void*>(gate),
                                      .up = reinterpret_cast<const void*>(up),

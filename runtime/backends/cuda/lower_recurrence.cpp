@@ -4,6 +4,8 @@
 
 namespace lockstep::cuda {
 
+static_assert(graph::kMostBlockRows <= kMostDeltaBlock);
+
 RunRows Lowering::runs_of(const Tensor& result, const Tensor& slot, const Tensor& position) const {
   return {.slot = slot.as<int32_t>(), .position = position.as<int32_t>(), .rows = rows_of(result)};
 }

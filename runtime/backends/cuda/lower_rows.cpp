@@ -139,7 +139,7 @@ void Lowering::lower_scale_rows(const Node& node) {
                                        .rows = rows_of(y),
                                        .columns = static_cast<int32_t>(y.columns),
                                        .every = by_position ? static_cast<int32_t>(node.integer("every")) : 1,
-                                       .offset = node.has("offset") ? static_cast<int32_t>(node.integer("offset")) : 0,
+                                       .offset = static_cast<int32_t>(node.integer_or("offset", 0)),
                                        .last = static_cast<int32_t>(factors.columns - 1)};
   emit(typed("scale_rows", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
 }
@@ -147,7 +147,7 @@ void Lowering::lower_scale_rows(const Node& node) {
 void Lowering::lower_rms_norm(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
-  const int64_t groups = node.has("heads") ? node.integer("heads") : 1;
+  const int64_t groups = node.integer_or("heads", 1);
   const RmsNormParameters parameters{.x = x.data(),
                                      .y = y.data(),
                                      .x_stride = x.stride,

@@ -147,7 +147,7 @@ const StateLayout& Store::state(device::StateId id) const {
 }
 
 Result<void> Store::check_range(const StateLayout& state, int64_t offset, size_t bytes) const {
-  if (state.cache || state.carried) {
+  if (state.belongs_to_slots()) {
     return invalid(fmt::format("cannot access state {}: it is a cache; use read_cache", state.name));
   }
   const auto size = static_cast<int64_t>(bytes);
@@ -179,9 +179,10 @@ std::span<int32_t> Store::written(const StateLayout& cache, int64_t slot) const 
   return std::span(all).subspan(static_cast<size_t>(slot * capacity), static_cast<size_t>(capacity));
 }
 
-Result<void> Store::prepare_append(const StateLayout& cache, std::span<const int32_t> slots,
-                                   std::span<const int32_t> positions) {
-  const CacheLayout& layout = *cache.cache;
+Result<void> Store::prepare_rows(const StateLayout& state, std::span<const int32_t> slots,
+                                 std::span<const int32_t> positions) {
+  if (state.carried) return commit_carried(state, slots);
+  const CacheLayout& layout = *state.cache;
   int64_t last = -1;  // neighbouring rows are mostly of one tile
   for (size_t row = 0; row < slots.size(); ++row) {
     if (slots[row] < 0) continue;
@@ -189,12 +190,12 @@ Result<void> Store::prepare_append(const StateLayout& cache, std::span<const int
     if (tile != last) LOCKSTEP_TRY_VOID(commit(tile, layout.tile_bytes()));
     last = tile;
     if (!layout.held.is_ring) continue;
-    written(cache, slots[row])[static_cast<size_t>(layout.row_of(positions[row]))] = positions[row] + 1;
+    written(state, slots[row])[static_cast<size_t>(layout.row_of(positions[row]))] = positions[row] + 1;
   }
   return ok();
 }
 
-Result<void> Store::prepare_carried(const StateLayout& state, std::span<const int32_t> slots) {
+Result<void> Store::commit_carried(const StateLayout& state, std::span<const int32_t> slots) {
   int32_t last = -1;
   for (const int32_t slot : slots) {
     if (slot >= 0 && slot != last) LOCKSTEP_TRY_VOID(commit(state.slot_offset(slot), state.slot_bytes()));
@@ -206,7 +207,7 @@ Result<void> Store::prepare_carried(const StateLayout& state, std::span<const in
 Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
   LOCKSTEP_TRY_VOID(device_.context->make_current());
   for (const StateLayout& state : layout_.states) {
-    if ((!state.cache && !state.carried) || src == dst) continue;
+    if (!state.belongs_to_slots() || src == dst) continue;
     const int64_t slots = state.type.shape[0];
     if (src < 0 || dst < 0 || src >= slots || dst >= slots || tokens < 0) {
       return invalid(
@@ -214,7 +215,7 @@ Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
     }
     if (state.carried) {
       const std::array<int32_t, 2> both{static_cast<int32_t>(src), static_cast<int32_t>(dst)};
-      LOCKSTEP_TRY_VOID(prepare_carried(state, both));
+      LOCKSTEP_TRY_VOID(commit_carried(state, both));
       LOCKSTEP_TRY_VOID(device_.stream->copy(caches() + state.slot_offset(dst), caches() + state.slot_offset(src),
                                              state.slot_bytes()));
       continue;
@@ -302,7 +303,7 @@ int64_t Store::slot_bytes(int64_t tokens) const {
 
 Result<void> Store::check_carried(int64_t slot, int64_t tokens, size_t bytes) const {
   const bool has_slot = std::ranges::all_of(layout_.states, [slot](const StateLayout& state) {
-    return (!state.cache && !state.carried) || (slot >= 0 && slot < state.type.shape[0]);
+    return !state.belongs_to_slots() || (slot >= 0 && slot < state.type.shape[0]);
   });
   if (has_slot && tokens >= 0 && static_cast<int64_t>(bytes) == slot_bytes(tokens)) return ok();
   return invalid(fmt::format("cannot carry slot {}: found {} bytes for {} tokens, expected {}", slot, bytes, tokens,

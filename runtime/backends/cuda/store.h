@@ -39,12 +39,10 @@ class Store final : public device::Store, public device::SlotTransfer {
   std::byte* dense_state(const StateLayout& state) { return dense_memory_.data() + state.offset; }
   /// Fails with `kFailedPrecondition` naming a weight that was never set.
   Result<void> require_weights() const;
-  /// Commits the memory of the positions that these rows append to `cache`, and notes what its ring holds. Slots below
-  /// 0 are padding; the others are in range. Clearing new memory is enqueued.
-  Result<void> prepare_append(const StateLayout& cache, std::span<const int32_t> slots,
-                              std::span<const int32_t> positions);
-  /// Commits the memory of what these slots carry on.
-  Result<void> prepare_carried(const StateLayout& state, std::span<const int32_t> slots);
+  /// Commits the memory that these rows write in `state`, and notes what its ring holds. Slots below 0 are padding; the
+  /// others are in range. Clearing new memory is enqueued.
+  Result<void> prepare_rows(const StateLayout& state, std::span<const int32_t> slots,
+                            std::span<const int32_t> positions);
   void add_workspace(int64_t bytes) { workspace_ += bytes; }
   void remove_workspace(int64_t bytes) { workspace_ -= bytes; }
 
@@ -57,6 +55,8 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> upload(cu::DeviceAddress dst, std::span<const std::byte> bytes) const;
   Result<void> download(std::span<std::byte> dst, cu::DeviceAddress src) const;
   Result<void> commit(int64_t begin, int64_t bytes);
+  /// Commits what these slots carry on.
+  Result<void> commit_carried(const StateLayout& state, std::span<const int32_t> slots);
   const StateLayout& state(device::StateId id) const;
   Result<void> check_range(const StateLayout& state, int64_t offset, size_t bytes) const;
   Result<void> check_carried(int64_t slot, int64_t tokens, size_t bytes) const;

@@ -86,12 +86,12 @@ class LayoutMaker {
     if (node.op == Op::kAttention) {
       for (const size_t operand : {1, 2}) rings_.emplace(graph.value(node.operands[operand]).name, std::nullopt);
     }
-    if (node.op == Op::kCausalConv || node.op == Op::kGatedDeltaRule) {
+    if (graph::is_recurrence(node.op)) {
       for (const graph::ValueId state : graph::sequence_states(node)) carried_.insert(graph.value(state).name);
     }
     if (node.op != Op::kKvAppend) return ok();
     const std::string& name = graph.value(node.operands[1]).name;
-    const Ring ring{node.has("window"), node.has("pinned") ? node.integer("pinned") : 0};
+    const Ring ring{node.has("window"), node.integer_or("pinned", 0)};
     std::optional<Ring>& known = rings_[name];
     if (!known) known = ring;
     if (*known == ring) return ok();
@@ -232,7 +232,7 @@ const StateLayout* StoreLayout::state(std::string_view name) const {
 
 bool StoreLayout::is_on_device(std::string_view name) const {
   const StateLayout* found = state(name);
-  return found != nullptr && (found->cache || found->carried);
+  return found != nullptr && found->belongs_to_slots();
 }
 
 const CacheLayout* StoreLayout::cache(std::string_view name) const {

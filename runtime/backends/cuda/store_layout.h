@@ -55,6 +55,7 @@ struct StateLayout {
   std::optional<int64_t> carried;  // of what a recurrence carries on: its offset in the memory of the caches
   int64_t offset = 0;              // of a dense state, in the host's memory
 
+  bool belongs_to_slots() const { return cache || carried; }
   /// Where a carried state of `slot` lies in the memory of the caches, and its bytes.
   int64_t slot_offset(int64_t slot) const { return *carried + slot * slot_bytes(); }
   int64_t slot_bytes() const { return type.bytes() / type.shape[0]; }
@@ -74,7 +75,7 @@ struct StoreLayout {
   const WeightForm* form(std::string_view name, const Packing& packing) const;
   const StateLayout* state(std::string_view name) const;
   const CacheLayout* cache(std::string_view name) const;
-  /// Whether a state is the device's: a cache, or what a recurrence carries on.
+  /// Whether a state is in the device's memory; the others are in the host's.
   bool is_on_device(std::string_view name) const;
 
   std::map<std::string, WeightLayout, std::less<>> weights;

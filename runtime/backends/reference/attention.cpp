@@ -9,10 +9,6 @@
 namespace lockstep::reference {
 namespace {
 
-int64_t integer_or_zero(const graph::Node& node, std::string_view name) {
-  return node.has(name) ? node.integer(name) : 0;
-}
-
 /// A KV cache [S, G, C, h] in the model's type, and its layout.
 struct Cache {
   Cache(const Tensor& t, const graph::Node& node)
@@ -23,7 +19,7 @@ struct Cache {
         capacity(t.type.shape[2]),
         head_dim(t.type.shape[3]),
         is_ring(node.has("window")),
-        pinned(integer_or_zero(node, "pinned")) {}
+        pinned(node.integer_or("pinned", 0)) {}
 
   /// The row of a position; a ring wraps behind its pinned rows.
   int64_t row_of(int64_t position) const {
@@ -60,8 +56,8 @@ struct Cache {
 
 /// The positions visible to a row at `position`, in order: the pinned ones and its window.
 std::vector<int64_t> visible_positions(const graph::Node& node, int64_t position) {
-  const int64_t pinned = std::min(integer_or_zero(node, "pinned"), position + 1);
-  const int64_t window = node.has("window") ? node.integer("window") : position + 1;
+  const int64_t pinned = std::min(node.integer_or("pinned", 0), position + 1);
+  const int64_t window = node.integer_or("window", position + 1);
   const int64_t near = node.has("chunked") ? position / window * window : position - window + 1;
   const int64_t first = std::max(near, pinned);
   std::vector<int64_t> visible(static_cast<size_t>(pinned + std::max<int64_t>(position + 1 - first, 0)));
@@ -81,7 +77,7 @@ class Attention {
         keys_(call.operands[kKeys], call.node),
         values_(call.operands[kValues], call.node),
         scale_(static_cast<float>(call.node.number("scale"))),
-        soft_cap_(static_cast<float>(call.node.has("soft_cap") ? call.node.number("soft_cap") : 0.0)) {
+        soft_cap_(static_cast<float>(call.node.number_or("soft_cap", 0.0))) {
     const std::string per_head = call.node.has("per_head") ? call.node.text("per_head") : "";
     if (per_head == "sinks") sinks_ = call.operands[kPerHead].floats();
     if (per_head == "slopes") slopes_ = call.operands[kPerHead].floats();

@@ -11,7 +11,7 @@ namespace {
 
 aten::ConstMatrix matrix(const Tensor& t) { return aten::dense(t.floats(), t.rows(), t.columns()); }
 
-int64_t int8_group_of(const graph::Node& node) { return node.has("int8") ? node.integer("int8") : 0; }
+int64_t int8_group_of(const graph::Node& node) { return node.integer_or("int8", 0); }
 
 /// dst = x · wᵀ for one leaf.
 Result<void> multiply(aten::ConstMatrix x, aten::ConstMatrix w, int64_t int8_group, aten::Matrix dst) {

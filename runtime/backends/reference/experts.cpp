@@ -33,7 +33,7 @@ class Experts {
         held_(call.node.integer("experts")),
         hidden_(in_[kX].columns()),
         width_(in_[kDown].columns()),
-        routes_on_inputs_(call.node.has("routes_on") && call.node.text("routes_on") == "inputs") {}
+        routes_on_inputs_(call.node.has("routes_on", "inputs")) {}
 
   /// Computes the inner values of the experts for the rows routed to them.
   Result<void> prepare() {
@@ -183,24 +183,20 @@ class Route {
     const std::vector<int64_t> chosen = highest(choice, node_.integer("chosen"));
     float sum = 0.0f;
     for (const int64_t e : chosen) sum += scores[static_cast<size_t>(e)];
-    if (!is("over", "all")) {
-      const float divisor = std::max(sum, number_or("least_sum", 0.0f));
+    if (!node_.has("over", "all")) {
+      const float divisor = std::max(sum, static_cast<float>(node_.number_or("least_sum", 0.0)));
       for (float& v : scores) v /= divisor;
     }
-    for (const int64_t e : chosen) dst[e] = scores[static_cast<size_t>(e)] * number_or("scale", 1.0f);
+    const auto scale = static_cast<float>(node_.number_or("scale", 1.0));
+    for (const int64_t e : chosen) dst[e] = scores[static_cast<size_t>(e)] * scale;
     if (chosen.empty()) std::fill_n(dst, scores.size(), std::numeric_limits<float>::quiet_NaN());
     return ok();
   }
 
  private:
-  bool is(std::string_view name, std::string_view value) const { return node_.has(name) && node_.text(name) == value; }
-  float number_or(std::string_view name, float otherwise) const {
-    return node_.has(name) ? static_cast<float>(node_.number(name)) : otherwise;
-  }
-
   /// The softmax over the logits that are numbers, or the sigmoid of each.
   Result<void> score(std::vector<float>& scores) const {
-    if (is("scores", "sigmoid")) {
+    if (node_.has("scores", "sigmoid")) {
       std::ranges::transform(logits_, scores.begin(), [](float x) { return 1.0f / (1.0f + std::exp(-x)); });
       return ok();
     }
@@ -226,7 +222,8 @@ class Route {
       const std::vector<float> own(choice.begin() + static_cast<std::ptrdiff_t>(g * size),
                                    choice.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
       float sum = 0.0f;
-      for (const int64_t e : highest(own, is("group_score", "best_two") ? 2 : 1)) sum += own[static_cast<size_t>(e)];
+      for (const int64_t e : highest(own, node_.has("group_score", "best_two") ? 2 : 1))
+        sum += own[static_cast<size_t>(e)];
       scores.push_back(sum);
     }
     const std::vector<int64_t> kept = highest(scores, node_.integer("kept_groups"));

@@ -27,7 +27,7 @@ Result<void> rope(const Call& call, const Environment&) {
   const int64_t heads = call.node.integer("heads");
   const int64_t head_dim = x.columns() / heads;
   const auto scale = static_cast<float>(call.node.number("scale"));
-  const bool neighbours = call.node.has("pairs") && call.node.text("pairs") == "neighbours";
+  const bool neighbours = call.node.has("pairs", "neighbours");
   const int64_t step = neighbours ? 2 : 1;                       // between pairs
   const int64_t distance = neighbours ? 1 : half;                // within a pair
   std::copy_n(x.floats(), x.elements(), call.result->floats());  // elements beyond the rotated part are copied

@@ -35,9 +35,9 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
 Result<void> rms_norm(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const float* weight = call.operands.size() > 1 ? call.operands[1].floats() : nullptr;
-  const int64_t width = x.columns() / std::max<int64_t>(call.node.has("heads") ? call.node.integer("heads") : 1, 1);
+  const int64_t width = x.columns() / std::max<int64_t>(call.node.integer_or("heads", 1), 1);
   const auto epsilon = static_cast<float>(call.node.number("epsilon"));
-  const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
+  const auto offset = static_cast<float>(call.node.number_or("offset", 0.0));
   const DType inner = call.node.has("offset") ? DType::kFloat32 : x.type.dtype;  // the type that x / root is rounded to
   const int64_t groups = width == 0 ? 0 : x.elements() / width;
   for (int64_t g = 0; g < groups; ++g) {
@@ -57,7 +57,7 @@ Result<void> layer_norm(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const float* weight = call.operands[1].floats();
   const float* bias = call.operands.size() > 2 ? call.operands[2].floats() : nullptr;
-  const auto offset = static_cast<float>(call.node.has("offset") ? call.node.number("offset") : 0.0);
+  const auto offset = static_cast<float>(call.node.number_or("offset", 0.0));
   const int64_t width = x.columns();
   const auto epsilon = static_cast<float>(call.node.number("epsilon"));
   for (int64_t r = 0; r < x.rows(); ++r) {
@@ -106,7 +106,7 @@ Result<void> scale_rows(const Call& call, const Environment&) {
 Result<void> scale_by_position(const Call& call, const Environment&) {
   const Tensor& factors = call.operands[2];
   const int64_t every = call.node.integer("every");
-  const int64_t offset = call.node.has("offset") ? call.node.integer("offset") : 0;
+  const int64_t offset = call.node.integer_or("offset", 0);
   return scale_each_row(call, [&](int64_t row) {
     const int64_t place = (call.operands[1].ints()[row] + offset) / every;
     return factors.floats()[std::clamp<int64_t>(place, 0, factors.elements() - 1)];

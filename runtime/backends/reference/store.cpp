@@ -65,8 +65,7 @@ Result<void> Store::add_graph(const graph::Graph& graph) {
     for (const graph::ValueId state : graph::sequence_states(node)) {
       const auto found = state_index_.find(graph.value(state).name);
       if (found == state_index_.end()) continue;
-      const bool is_cache = node.op == graph::Op::kKvAppend || node.op == graph::Op::kAttention;
-      (is_cache ? states_[found->second].is_cache : states_[found->second].is_carried) = true;
+      (graph::is_recurrence(node.op) ? states_[found->second].is_carried : states_[found->second].is_cache) = true;
     }
   }
   return ok();
@@ -123,7 +122,7 @@ const Store::Entry& Store::entry(device::StateId state) const {
 
 Result<void> Store::write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) {
   const Entry& target = entry(state);
-  if (target.is_cache || target.is_carried) {
+  if (target.belongs_to_slots()) {
     return invalid(fmt::format("cannot write state {}: it is a cache", target.name));
   }
   LOCKSTEP_TRY_VOID(check_range(target.name, target.tensor, offset, bytes.size()));
@@ -133,7 +132,7 @@ Result<void> Store::write_state(device::StateId state, int64_t offset, std::span
 
 Result<void> Store::read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const {
   const Entry& source = entry(state);
-  if (source.is_cache || source.is_carried) {
+  if (source.belongs_to_slots()) {
     return invalid(fmt::format("cannot read state {}: it is a cache; use read_cache", source.name));
   }
   LOCKSTEP_TRY_VOID(check_range(source.name, source.tensor, offset, bytes.size()));
@@ -144,7 +143,7 @@ Result<void> Store::read_state(device::StateId state, int64_t offset, std::span<
 template <typename Visit>
 void Store::for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const {
   for (const Entry& state : states_) {
-    if (!state.is_cache && !state.is_carried) continue;
+    if (!state.belongs_to_slots()) continue;
     const Shape& shape = state.tensor.type.shape;  // [slots, …]; of a cache [slots, heads, capacity, head_dim]
     LOCKSTEP_CHECK(slot >= 0 && slot < shape[0] && tokens >= 0, slot, shape[0], tokens);
     const int64_t bytes = state.tensor.type.bytes() / shape[0];
@@ -160,7 +159,7 @@ void Store::for_each_stretch(int64_t slot, int64_t tokens, Visit visit) const {
 
 Result<void> Store::copy_slot(int64_t src, int64_t dst, int64_t tokens) {
   for (const Entry& state : states_) {
-    if (!state.is_cache && !state.is_carried) continue;
+    if (!state.belongs_to_slots()) continue;
     const int64_t slots = state.tensor.type.shape[0];
     if (src >= 0 && dst >= 0 && src < slots && dst < slots && tokens >= 0) continue;
     return invalid(
@@ -197,7 +196,7 @@ Result<void> Store::put_slot(int64_t slot, int64_t tokens, std::span<const std::
 
 Result<std::vector<std::byte>> Store::read_cache(device::StateId state) const {
   const Entry& source = entry(state);
-  if (!source.is_cache && !source.is_carried) {
+  if (!source.belongs_to_slots()) {
     return invalid(fmt::format("cannot read state {}: it is not a cache", source.name));
   }
   const std::byte* data = source.tensor.memory;

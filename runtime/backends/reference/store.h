@@ -70,6 +70,8 @@ class Store final : public device::Store, public device::SlotTransfer {
     bool is_cache = false;      // states only: a KV cache
     bool is_carried = false;    // states only: what a recurrent layer carries on
     bool has_contents = false;  // weights only
+
+    bool belongs_to_slots() const { return is_cache || is_carried; }
   };
   using Index = std::map<std::string, size_t, std::less<>>;
 

@@ -38,7 +38,7 @@ double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t
   }
   score *= node.number("scale");
   if (const double cap = number_or(node, "soft_cap", 0.0); cap > 0) score = cap * std::tanh(score / cap);
-  if (node.has("per_head") && node.text("per_head") == "slopes") {
+  if (node.has("per_head", "slopes")) {
     score += rank.operand(node, 5).at(0, query.head) * static_cast<double>(key - query.position);
   }
   return score;
@@ -55,7 +55,7 @@ void attend(Rank& rank, const graph::Node& node, const Query& query) {
     visible.push_back(key);
     weights.push_back(score_of(rank, node, query, key));
   }
-  if (node.has("per_head") && node.text("per_head") == "sinks") {
+  if (node.has("per_head", "sinks")) {
     weights.push_back(rank.operand(node, 5).at(0, query.head));  // a share that no value gets
   }
   const double best = *std::max_element(weights.begin(), weights.end());
@@ -76,7 +76,7 @@ void rope(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);
   y.v = x.v;
-  const bool neighbours = node.has("pairs") && node.text("pairs") == "neighbours";
+  const bool neighbours = node.has("pairs", "neighbours");
   const int64_t half = rank.operand(node, 2).columns();
   const int64_t head_dim = x.columns() / node.integer("heads");
   for (int64_t t = 0; t < x.rows(); ++t) {

@@ -49,7 +49,7 @@ double dot_int8(const Array& x, int64_t t, const Array& w, int64_t n, Range colu
 /// Of columns [begin, end), as `node` multiplies.
 double product(const graph::Node& node, const Array& x, int64_t t, const Array& w, int64_t n, Range columns) {
   if (!node.has("int8")) return dot(x, t, w, n, columns.begin, columns.end);
-  const int64_t leaf = node.has("block") ? node.integer("block") : std::max<int64_t>(columns.size(), 1);
+  const int64_t leaf = node.integer_or("block", std::max<int64_t>(columns.size(), 1));
   return dot_int8(x, t, w, n, columns, leaf, node.integer("int8"));
 }
 
@@ -138,7 +138,7 @@ void scale_rows(Rank& rank, const graph::Node& node) {
 void scale_by_position(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   const Numbers& factors = rank.operand(node, 2).v;
-  const int64_t offset = node.has("offset") ? node.integer("offset") : 0;
+  const int64_t offset = node.integer_or("offset", 0);
   for (int64_t r = 0; r < x.rows(); ++r) {
     const auto place = static_cast<size_t>((rank.operand(node, 1).integer(r) + offset) / node.integer("every"));
     const double factor = factors[std::min(place, factors.size() - 1)];
@@ -155,7 +155,7 @@ void soft_cap(Rank& rank, const graph::Node& node) {
 void rms_norm(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);
-  const int64_t width = x.columns() / (node.has("heads") ? node.integer("heads") : 1);
+  const int64_t width = x.columns() / node.integer_or("heads", 1);
   const double offset = number_or(node, "offset", 0.0);
   for (int64_t r = 0; r < x.rows(); ++r) {
     for (int64_t first = 0; first < x.columns(); first += width) {
@@ -180,7 +180,7 @@ void layer_norm(Rank& rank, const graph::Node& node) {
     for (int64_t i = 0; i < x.columns(); ++i) mean += x.at(r, i) / width;
     for (int64_t i = 0; i < x.columns(); ++i) variance += (x.at(r, i) - mean) * (x.at(r, i) - mean) / width;
     for (int64_t i = 0; i < x.columns(); ++i) {
-      const double factor = rank.operand(node, 1).at(0, i) + (node.has("offset") ? node.number("offset") : 0.0);
+      const double factor = rank.operand(node, 1).at(0, i) + node.number_or("offset", 0.0);
       const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, i) : 0.0;
       y.at(r, i) = factor * (x.at(r, i) - mean) / std::sqrt(variance + node.number("epsilon")) + bias;
     }

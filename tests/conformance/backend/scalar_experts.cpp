@@ -19,7 +19,7 @@ double projected(Rank& rank, const graph::Node& node, ExpertOperand weight, Expe
   return sum;
 }
 
-bool on_inputs(const graph::Node& node) { return node.has("routes_on") && node.text("routes_on") == "inputs"; }
+bool on_inputs(const graph::Node& node) { return node.has("routes_on", "inputs"); }
 
 double route_of(Rank& rank, const graph::Node& node, int64_t t, int64_t expert) {
   return rank.operand(node, kRoute).at(t, node.integer("first_expert") + expert);
@@ -97,7 +97,7 @@ Numbers scores_of(const graph::Node& node, const Array& logits, int64_t t) {
   Numbers scores;
   double most = logits.at(t, 0), sum = 0;
   for (int64_t e = 0; e < logits.columns(); ++e) most = std::max(most, logits.at(t, e));
-  const bool is_sigmoid = node.has("scores") && node.text("scores") == "sigmoid";
+  const bool is_sigmoid = node.has("scores", "sigmoid");
   for (int64_t e = 0; e < logits.columns(); ++e) {
     scores.push_back(is_sigmoid ? 1.0 / (1.0 + std::exp(-logits.at(t, e))) : std::exp(logits.at(t, e) - most));
     sum += scores.back();
@@ -124,7 +124,7 @@ void moe_route(Rank& rank, const graph::Node& node) {
     double divisor = 0;
     for (const int64_t e : chosen) divisor += scores[static_cast<size_t>(e)];
     divisor = std::max(divisor, number_or(node, "least_sum", 0.0));
-    if (node.has("over") && node.text("over") == "all") divisor = 1;
+    if (node.has("over", "all")) divisor = 1;
     for (const int64_t e : chosen) {
       route.at(t, e) = scores[static_cast<size_t>(e)] / divisor * number_or(node, "scale", 1.0);
     }

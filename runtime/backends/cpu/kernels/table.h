@@ -7,6 +7,7 @@
 #include "runtime/backends/cpu/kernels/product.h"
 #include "runtime/backends/cpu/kernels/recurrence.h"
 #include "runtime/backends/cpu/kernels/rope.h"
+#include "runtime/backends/cpu/kernels/routes.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
 #include "runtime/backends/cpu/kernels/softmax.h"
 #if defined(__AMX_BF16__)

@@ -5,13 +5,20 @@
 namespace lockstep::cuda {
 namespace {
 
+struct Place {
+  int64_t row, column;
+};
+
+LOCKSTEP_DEVICE Place element_of_thread(int columns) {
+  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
+  return {i / columns, i % columns};
+}
+
 template <typename Rows>
 LOCKSTEP_DEVICE void map(const MapParameters& p) {
   using Element = typename Rows::Element;
   follow_previous();
-  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
-  const int64_t row = i / p.columns;
-  const int64_t column = i % p.columns;
+  const auto [row, column] = element_of_thread(p.columns);
   if (row >= used(p.rows)) return;
   const float x = Rows::read(static_cast<const Element*>(p.x)[row * p.x_stride + column]);
   const int64_t z_column = p.z_columns == 1 ? 0 : column;
@@ -23,9 +30,7 @@ template <typename Rows>
 LOCKSTEP_DEVICE void scale_rows(const ScaleRowsParameters& p) {
   using Element = typename Rows::Element;
   follow_previous();
-  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
-  const int64_t row = i / p.columns;
-  const int64_t column = i % p.columns;
+  const auto [row, column] = element_of_thread(p.columns);
   if (row >= used(p.rows)) return;
   int64_t place = row * p.factors_stride;
   if (p.position != nullptr) {

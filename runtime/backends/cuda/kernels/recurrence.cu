@@ -68,7 +68,7 @@ LOCKSTEP_DEVICE void causal_conv(const ConvolveParameters& p) {
 }
 
 /// Lanes of sixteen, each of which sums every sixteenth square, then halves of them, as on the CPU.
-LOCKSTEP_DEVICE float sum_of_lanes(const float* lanes) {
+LOCKSTEP_DEVICE float sum_of_sixteen(const float* lanes) {
   float sums[16];
   for (int i = 0; i < 16; ++i) sums[i] = lanes[i];
   for (int width = 8; width > 0; width /= 2) {
@@ -100,7 +100,7 @@ LOCKSTEP_DEVICE void delta_norm(const DeltaRowParameters& p) {
   }
   sync_block();
   const float scale = head < p.heads.key_heads ? divide(1.0f, square_root(static_cast<float>(dim))) : 1.0f;
-  const float factor = divide(scale, square_root(plus(sum_of_lanes(shared.lanes), p.epsilon)));
+  const float factor = divide(scale, square_root(plus(sum_of_sixteen(shared.lanes), p.epsilon)));
   for (int i = thread_index(); i < dim; i += thread_count()) unit[i] = times(Rows::read(x[i]), factor);
 }
 

@@ -173,9 +173,7 @@ class AttentionLowering {
     const Value values = to_f32(b_, node_.operand(kPerHead));
     return b_.broadcast(b_.reshape(values, {cache_heads_, heads_ / cache_heads_}), dims, {1, 3});
   }
-  bool has_per_head(std::string_view kind) const {
-    return node_.node().has("per_head") && node_.node().text("per_head") == kind;
-  }
+  bool has_per_head(std::string_view kind) const { return node_.node().has("per_head", kind); }
 
   Value masked_scores() {
     Value scores = b_.multiply(raw_scores(), node_.node().number("scale"));

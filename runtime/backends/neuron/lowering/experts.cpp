@@ -101,31 +101,28 @@ Value within_best_groups(const NodeView& node, Value choice) {
 
 Result<void> lower_moe_route(const NodeView& node) {
   Builder& b = node.builder();
-  const auto is = [&](std::string_view name, std::string_view value) {
-    return node.node().has(name) && node.node().text(name) == value;
-  };
+  const bool is_sigmoid = node.node().has("scores", "sigmoid");
   const Value logits = node.operand(0);
   const std::vector<int64_t> dims = b.dims_of(logits);
+  const double least_sum = node.number_or("least_sum", 0.0);
   const bool has_groups = node.node().has("groups"), has_bias = node.operands() > 1;
   const Value best = b.reduce_max(logits, {1});
-  const Value weight = is("scores", "sigmoid")
-                           ? b.unary(Opcode::kLogistic, logits)
-                           : b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0)));
+  const Value weight = is_sigmoid ? b.unary(Opcode::kLogistic, logits)
+                                  : b.unary(Opcode::kExponential, b.subtract(logits, along(b, best, dims, 0)));
   const auto sum_of = [&](Value values) { return along(b, b.reduce_add(values, {1}), dims, 0); };
   Value choice = logits, scores = weight;
-  const bool needs_scores = has_groups || has_bias || node.number_or("least_sum", 0.0) > 0.0;
-  if (needs_scores && !is("scores", "sigmoid")) scores = b.divide(weight, sum_of(weight));
+  const bool needs_scores = has_groups || has_bias || least_sum > 0.0;
+  if (needs_scores && !is_sigmoid) scores = b.divide(weight, sum_of(weight));
   if (has_groups || has_bias) choice = scores;
   if (has_bias) choice = b.add(choice, along(b, node.operand(1), dims, 1));
   if (has_groups) choice = within_best_groups(node, choice);
   const Value chosen = highest_of_rows(b, choice, node.node().integer("chosen"));
   Value routes = b.select(chosen, scores, b.fill_like(scores, 0.0));
-  if (!is("over", "all")) {
+  if (!node.node().has("over", "all")) {
     Value sum = sum_of(routes);
-    if (const double least = node.number_or("least_sum", 0.0); least > 0.0)
-      sum = b.maximum(sum, b.fill_like(sum, least));
+    if (least_sum > 0.0) sum = b.maximum(sum, b.fill_like(sum, least_sum));
     routes = b.divide(routes, sum);
-  } else if (!needs_scores && !is("scores", "sigmoid")) {
+  } else if (!needs_scores && !is_sigmoid) {
     routes = b.divide(routes, sum_of(weight));
   }
   if (const double scale = node.number_or("scale", 1.0); scale != 1.0) routes = b.multiply(routes, scale);
@@ -137,7 +134,7 @@ Result<void> lower_moe_experts(const NodeView& node) {
   Builder& b = node.builder();
   Value gate = inner_product(node, kGate, kGateBias);
   Value up = inner_product(node, kUp, kUpBias);
-  const bool on_inputs = node.node().has("routes_on") && node.node().text("routes_on") == "inputs";
+  const bool on_inputs = node.node().has("routes_on", "inputs");
   if (on_inputs) {
     const Value spread = b.broadcast(own_route(node, b.dims_of(gate)[1]), b.dims_of(gate), {0, 1});
     gate = b.multiply(gate, spread);

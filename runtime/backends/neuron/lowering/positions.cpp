@@ -71,7 +71,7 @@ Result<void> lower_rope(const NodeView& node) {
     return b.broadcast(turned, spread, {0, 2});
   };
   const Value cosine = factor(Opcode::kCosine), sine = factor(Opcode::kSine);
-  const bool are_neighbours = node.node().has("pairs") && node.node().text("pairs") == "neighbours";
+  const bool are_neighbours = node.node().has("pairs", "neighbours");
   const Pairs pair = pairs_of(b, x, pairs, are_neighbours);
   const Value first = b.subtract(b.multiply(pair.first, cosine), b.multiply(pair.second, sine));
   const Value second = b.add(b.multiply(pair.second, cosine), b.multiply(pair.first, sine));

@@ -279,12 +279,10 @@ hlo::Element NodeView::result_element() const {
   return hlo::element_of(step_.graph().value(node().result.value()).type.dtype);
 }
 
-double NodeView::number_or(std::string_view name, double otherwise) const {
-  return node().has(name) ? node().number(name) : otherwise;
-}
+double NodeView::number_or(std::string_view name, double otherwise) const { return node().number_or(name, otherwise); }
 
 int64_t NodeView::integer_or(std::string_view name, int64_t otherwise) const {
-  return node().has(name) ? node().integer(name) : otherwise;
+  return node().integer_or(name, otherwise);
 }
 
 std::string NodeView::own_name(const std::string& what) const { return fmt::format("n{}.{}", index_, what); }
