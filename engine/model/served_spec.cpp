@@ -24,12 +24,16 @@ bool has_window_everywhere(const ModelSpec& spec) {
   return !spec.windows.empty() && std::ranges::all_of(spec.windows, [](int64_t window) { return window > 0; });
 }
 
+/// Refuses an option that changes windows, in a model whose windows are chunks.
+Result<void> require_no_chunks(const ModelSpec& spec, std::string_view option, int64_t found) {
+  if (!spec.chunked_windows) return ok();
+  return refused(ErrorKind::kUnsupported, option, fmt::format("{}", found),
+                 fmt::format("a model without chunks of attention; {} has some; omit it", spec.model_type));
+}
+
 /// Layers with a window may use another rope than layers without; their window is then part of the training.
 Result<void> set_window(ModelSpec& spec, int64_t window) {
-  if (spec.chunked_windows) {
-    return refused(ErrorKind::kUnsupported, "--window", fmt::format("{}", window),
-                   fmt::format("a model without chunks of attention; {} has some; omit it", spec.model_type));
-  }
+  LOCKSTEP_TRY_VOID(require_no_chunks(spec, "--window", window));
   if (spec.local_rope) {
     return refused(ErrorKind::kUnsupported, "--window", fmt::format("{}", window),
                    fmt::format("a model whose layers share one rope; in {} those with a window have their own; omit it",
@@ -46,10 +50,7 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
         ErrorKind::kInvalidArgument, "--pinned-sinks", found,
         fmt::format("a model with windows; in {} every layer sees everything; add --window", spec.model_type));
   }
-  if (spec.chunked_windows) {
-    return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
-                   fmt::format("a model without chunks of attention; {} has some; omit it", spec.model_type));
-  }
+  LOCKSTEP_TRY_VOID(require_no_chunks(spec, "--pinned-sinks", sinks));
   if (spec.positions != Positions::kRotary) {
     return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
                    fmt::format("a model with rotary positions; {} has others; omit it", spec.model_type));

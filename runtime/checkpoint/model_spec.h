@@ -97,6 +97,9 @@ struct HeadShape {
   int64_t key_value_heads = 0;
   bool keys_are_values = false;  // one projection makes both, before norms and rotation
 
+  /// The rows of k's projection, and of v's if it has one.
+  int64_t key_value_rows() const { return (keys_are_values ? 1 : 2) * key_value_heads * head_dim; }
+
   friend bool operator==(const HeadShape&, const HeadShape&) = default;
 };
 LOCKSTEP_FIELDS(HeadShape, head_dim, key_value_heads, keys_are_values);
@@ -195,10 +198,11 @@ struct ModelSpec {
   int64_t expert_layers() const {
     return mlp == Mlp::kExperts ? layers - static_cast<int64_t>(dense_layers.size()) : 0;
   }
+  /// The heads of the layers without global heads.
+  HeadShape usual_heads() const { return {head_dim, key_value_heads, false}; }
+  bool has_global_heads(int64_t layer) const { return window(layer) == 0 && global_heads; }
   /// The heads of `layer`.
-  HeadShape heads_of(int64_t layer) const {
-    return window(layer) == 0 && global_heads ? *global_heads : HeadShape{head_dim, key_value_heads, false};
-  }
+  HeadShape heads_of(int64_t layer) const { return has_global_heads(layer) ? *global_heads : usual_heads(); }
   /// The heads of all layers: one shape, or two.
   std::vector<HeadShape> head_shapes() const;
   /// Whether `layer` attends to another layer's keys and values.

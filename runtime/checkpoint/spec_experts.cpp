@@ -116,18 +116,21 @@ constexpr double kLeastSum = 1e-20;  // transformers adds it to the sum of the s
 Result<void> read_first_dense_layers(const KeyReader& config, int64_t default_first, Key<int64_t> size,
                                      ModelSpec& spec) {
   LOCKSTEP_TRY(const int64_t first, config.integer_or("first_k_dense_replace", default_first, {0, kPositions.most}));
-  const auto* types = config.find("mlp_layer_types");
-  const bool fits = types == nullptr || (types->is_array() && static_cast<int64_t>(types->size()) == spec.layers);
-  if (!fits) return config.wrong("mlp_layer_types", fmt::format("an array of {}, one type per layer", spec.layers));
-  for (size_t layer = 0; types != nullptr && layer < types->size(); ++layer) {
-    const auto& type = (*types)[layer];
-    if (type == "dense" || type == "sparse") continue;
-    return unsupported(config, "mlp_layer_types", describe(type), "\"dense\" or \"sparse\"");
-  }
-  return read_dense_layers(
-      config,
-      [=](int64_t layer) { return types != nullptr ? (*types)[static_cast<size_t>(layer)] == "dense" : layer < first; },
-      size, spec);
+  LOCKSTEP_TRY(const std::vector<size_t> kinds,
+               read_layer_kinds(config, "mlp_layer_types", spec.layers, {"dense", "sparse"}));
+  const auto is_dense = [&](int64_t layer) {
+    return kinds.empty() ? layer < first : kinds[static_cast<size_t>(layer)] == 0;
+  };
+  return read_dense_layers(config, is_dense, size, spec);
+}
+
+/// Reads `key`, how many experts wide the shared expert is; required without a default.
+Result<void> read_shared_expert(const KeyReader& config, Key<int64_t> key, int64_t least, ModelSpec& spec) {
+  const Limits<int64_t> limits{least, kExperts.most};
+  LOCKSTEP_TRY(const int64_t count,
+               key.otherwise ? config.integer_or(key.name, *key.otherwise, limits) : config.integer(key.name, limits));
+  spec.shared_expert_size = count * spec.intermediate_size;
+  return ok();
 }
 
 /// The router of DeepSeek-V3 and those after it: sigmoids, a bias, groups by their best two.
@@ -163,8 +166,7 @@ Result<ModelSpec> read_glm4_moe(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 8, spec));
   LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/true, /*scale=*/1.0, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 1, {"intermediate_size", 10944}, spec));
-  LOCKSTEP_TRY(const int64_t shared, config.integer_or("n_shared_experts", 1, kExperts));
-  spec.shared_expert_size = shared * spec.intermediate_size;
+  LOCKSTEP_TRY_VOID(read_shared_expert(config, {"n_shared_experts", 1}, kExperts.least, spec));
   return spec;
 }
 
@@ -188,8 +190,7 @@ Result<ModelSpec> read_ernie4_5_moe(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(read_experts(config, 64, 6, spec));
   spec.router.has_bias = true;
   LOCKSTEP_TRY(spec.router.least_sum, config.number_or("moe_norm_min", 1e-12, {0.0, 1.0}));
-  LOCKSTEP_TRY(const int64_t shared, config.integer_or("moe_num_shared_experts", 2, {0, kExperts.most}));
-  spec.shared_expert_size = shared * spec.intermediate_size;
+  LOCKSTEP_TRY_VOID(read_shared_expert(config, {"moe_num_shared_experts", 2}, 0, spec));
   LOCKSTEP_TRY(const int64_t first, config.integer_or("moe_layer_start_index", 1, {0, kPositions.most}));
   LOCKSTEP_TRY(int64_t last, config.integer_or("moe_layer_end_index", -1, {-1, kPositions.most}));
   if (last == -1) last = spec.layers - 1;
@@ -257,8 +258,7 @@ Result<ModelSpec> read_dots1(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 6, spec));
   LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/false, /*scale=*/1.0, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 0, {"intermediate_size", 10944}, spec));
-  LOCKSTEP_TRY(const int64_t shared, config.integer("n_shared_experts", kExperts));
-  spec.shared_expert_size = shared * spec.intermediate_size;
+  LOCKSTEP_TRY_VOID(read_shared_expert(config, {"n_shared_experts"}, kExperts.least, spec));
   return spec;
 }
 
@@ -283,8 +283,7 @@ Result<ModelSpec> read_exaone_moe(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(read_experts(config, 64, 8, spec));
   LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/true, /*scale=*/2.5, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 1, {"intermediate_size", 16384}, spec));
-  LOCKSTEP_TRY(const int64_t shared, config.integer_or("num_shared_experts", 1, kExperts));
-  spec.shared_expert_size = shared * spec.intermediate_size;
+  LOCKSTEP_TRY_VOID(read_shared_expert(config, {"num_shared_experts", 1}, kExperts.least, spec));
   return spec;
 }
 
@@ -316,8 +315,7 @@ Result<ModelSpec> read_hy_v3(const KeyReader& config) {
   spec.router.least_sum = kLeastSum;
   LOCKSTEP_TRY(spec.router.scale, config.number_or("router_scaling_factor", 2.826, kPositive));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 1, {"intermediate_size", 13312}, spec));
-  LOCKSTEP_TRY(const int64_t shared, config.integer_or("num_shared_experts", 1, kExperts));
-  spec.shared_expert_size = shared * spec.intermediate_size;
+  LOCKSTEP_TRY_VOID(read_shared_expert(config, {"num_shared_experts", 1}, kExperts.least, spec));
   return spec;
 }
 

@@ -118,19 +118,10 @@ constexpr std::string_view kMistral3Idle[] = {"vision_config",        "image_tok
 Result<void> read_chunks(const KeyReader& config, ModelSpec& spec) {
   const bool has_none = config.is_null("attention_chunk_size");
   LOCKSTEP_TRY(const int64_t chunk, config.integer_or("attention_chunk_size", 8192, kPositions));
-  const auto* types = config.find("layer_types");
-  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != spec.layers)) {
-    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", spec.layers));
-  }
+  LOCKSTEP_TRY(const std::vector<size_t> kinds,
+               read_layer_kinds(config, "layer_types", spec.layers, {"full_attention", "chunked_attention"}));
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    bool is_chunked = spec.has_rope(layer) && !has_none;
-    if (types != nullptr) {
-      const auto& type = (*types)[static_cast<size_t>(layer)];
-      is_chunked = type == "chunked_attention";
-      if (!is_chunked && type != "full_attention") {
-        return unsupported(config, "layer_types", describe(type), "\"full_attention\" or \"chunked_attention\"");
-      }
-    }
+    const bool is_chunked = kinds.empty() ? spec.has_rope(layer) && !has_none : kinds[static_cast<size_t>(layer)] == 1;
     spec.windows.push_back(is_chunked ? chunk : 0);
   }
   spec.chunked_windows = true;
@@ -224,7 +215,6 @@ constexpr ModelType kGatedTypes[] = {
     {"llama", "LlamaForCausalLM", read_llama},
     {"llama4", "Llama4ForConditionalGeneration", read_llama4, kLlama4OuterIdle},
     {"llama4_text", "Llama4ForCausalLM", read_llama4_text, kLlama4Idle},
-
     {"ministral", "MinistralForCausalLM", read_ministral},
     {"ministral3", "Ministral3ForCausalLM", read_ministral3, kMinistral3Idle},
     {"mistral", "MistralForCausalLM", read_mistral},

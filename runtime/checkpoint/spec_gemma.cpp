@@ -121,7 +121,7 @@ constexpr std::string_view kGemma4ImageIdle[] = {
 
 /// The heads of the layers without a window: in `per_layer_config`, as transformers saves them, or in separate keys.
 Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& spec) {
-  HeadShape heads{spec.head_dim, spec.key_value_heads, false};
+  HeadShape heads = spec.usual_heads();
   LOCKSTEP_TRY(heads.keys_are_values, config.boolean_or("attention_k_eq_v", false));
   LOCKSTEP_TRY(const auto layers, config.object("per_layer_config"));
   LOCKSTEP_TRY(const int64_t own_size, config.integer_or("global_head_dim", 512, kWidth));
@@ -161,7 +161,7 @@ Result<void> read_gemma4_heads(const KeyReader& config, int64_t default_window, 
   if (spec.query_heads % global.key_value_heads != 0) {
     return config.wrong("num_global_key_value_heads", fmt::format("a divisor of the {} query heads", spec.query_heads));
   }
-  if (global != HeadShape{spec.head_dim, spec.key_value_heads, false}) spec.global_heads = global;
+  if (global != spec.usual_heads()) spec.global_heads = global;
   LOCKSTEP_TRY(spec.layers_sharing_cache, config.integer_or("num_kv_shared_layers", 0, {0, spec.layers - 1}));
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if ((spec.window(spec.cache_layer(layer)) > 0) == (spec.window(layer) > 0)) continue;

@@ -142,12 +142,9 @@ Result<void> read_tokens(const KeyReader& config, const FamilyKeys& keys, ModelS
 
 /// Which layers have a window, according to the key `layer_types`.
 Result<std::vector<bool>> read_layer_types(const KeyReader& config, int64_t layers) {
-  const json& types = *config.find("layer_types");
-  if (!types.is_array() || static_cast<int64_t>(types.size()) != layers) {
-    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", layers));
-  }
+  LOCKSTEP_TRY(const json* const types, read_layer_list(config, "layer_types", layers));
   std::vector<bool> slides;
-  for (const json& type : types) {
+  for (const json& type : *types) {
     const bool is_full = type == "full_attention" || type == "attention";
     if (!is_full && type != "sliding_attention") {
       return unsupported(config, "layer_types", describe(type), "\"full_attention\" or \"sliding_attention\"");
@@ -301,12 +298,34 @@ Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> 
   return ok();
 }
 
+Result<const json*> read_layer_list(const KeyReader& config, std::string_view key, int64_t layers,
+                                    std::string_view each) {
+  const json* const list = config.find(key);
+  if (list == nullptr || (list->is_array() && std::ssize(*list) == layers)) return list;
+  return config.wrong(key, fmt::format("an array of {}, {}", layers, each));
+}
+
+Result<std::vector<size_t>> read_layer_kinds(const KeyReader& config, std::string_view key, int64_t layers,
+                                             const std::array<std::string_view, 2>& kinds) {
+  std::vector<size_t> found;
+  LOCKSTEP_TRY(const json* const list, read_layer_list(config, key, layers));
+  if (list == nullptr) return found;
+  for (const json& value : *list) {
+    if (value != kinds[0] && value != kinds[1]) {
+      return unsupported(config, key, describe(value), fmt::format("\"{}\" or \"{}\"", kinds[0], kinds[1]));
+    }
+    found.push_back(value == kinds[0] ? 0 : 1);
+  }
+  return found;
+}
+
 Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec) {
   LOCKSTEP_TRY(const int64_t interval, config.integer_or("no_rope_layer_interval", 4, kWidth));
   const json* list = config.find("no_rope_layers");
-  if (list != nullptr && list->is_array() && list->empty()) list = nullptr;
-  if (list != nullptr && (!list->is_array() || static_cast<int64_t>(list->size()) != spec.layers)) {
-    return config.wrong("no_rope_layers", fmt::format("an array of {}, 0 or 1 per layer", spec.layers));
+  if (list != nullptr && list->is_array() && list->empty()) {
+    list = nullptr;
+  } else {
+    LOCKSTEP_TRY_VOID(read_layer_list(config, "no_rope_layers", spec.layers, "0 or 1 per layer"));
   }
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const json rotates = list != nullptr ? (*list)[static_cast<size_t>(layer)] : json((layer + 1) % interval != 0);

@@ -2,6 +2,7 @@
 // parts (windows, rotary embeddings) with a common notation. Private to this folder.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -79,6 +80,14 @@ void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec);
 /// Sets `window` for the layers selected by `layer_types` or, without that key, by `slides(layer)`.
 Result<void> read_layer_windows(const KeyReader& config, std::optional<int64_t> window,
                                 const std::function<bool(int64_t)>& slides, ModelSpec& spec);
+
+/// The array `key` with a value for each layer, or null without the key; `each` describes a value in errors.
+Result<const nlohmann::json*> read_layer_list(const KeyReader& config, std::string_view key, int64_t layers,
+                                              std::string_view each = "one type per layer");
+
+/// By layer, which of two `kinds` the array `key` names; empty without the key.
+Result<std::vector<size_t>> read_layer_kinds(const KeyReader& config, std::string_view key, int64_t layers,
+                                             const std::array<std::string_view, 2>& kinds);
 
 /// Reads the numbers of experts, all and of a token.
 Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec);

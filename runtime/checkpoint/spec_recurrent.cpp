@@ -7,29 +7,17 @@
 namespace lockstep::checkpoint {
 namespace {
 
-using nlohmann::json;
-
 constexpr Limits<int64_t> kHeads{1, int64_t{1} << 16};
 constexpr Limits<int64_t> kTaps{1, 16};
 
 /// Reads which layers have attention: `layer_types`, or every `full_attention_interval`th.
 Result<void> read_delta_layers(const KeyReader& config, ModelSpec& spec) {
   LOCKSTEP_TRY(const int64_t interval, config.integer_or("full_attention_interval", 4, kWidth));
-  const json* const types = config.find("layer_types");
-  if (types != nullptr && (!types->is_array() || std::ssize(*types) != spec.layers)) {
-    return config.wrong("layer_types", fmt::format("an array of {}, one type per layer", spec.layers));
-  }
+  LOCKSTEP_TRY(const std::vector<size_t> kinds,
+               read_layer_kinds(config, "layer_types", spec.layers, {"linear_attention", "full_attention"}));
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    if (types == nullptr) {
-      if ((layer + 1) % interval != 0) spec.delta_layers.push_back(layer);
-      continue;
-    }
-    const json& type = (*types)[static_cast<size_t>(layer)];
-    if (type == "linear_attention") {
-      spec.delta_layers.push_back(layer);
-    } else if (type != "full_attention") {
-      return unsupported(config, "layer_types", describe(type), "\"linear_attention\" or \"full_attention\"");
-    }
+    const bool is_delta = kinds.empty() ? (layer + 1) % interval != 0 : kinds[static_cast<size_t>(layer)] == 0;
+    if (is_delta) spec.delta_layers.push_back(layer);
   }
   if (std::ssize(spec.delta_layers) < spec.layers) return ok();
   return unsupported(config, "layer_types", "linear attention in all layers", "attention in one at least");
@@ -49,7 +37,7 @@ Result<void> read_delta_rule(const KeyReader& config, ModelSpec& spec) {
                            config.origin(), rule.key_heads, rule.value_heads)};
 }
 
-FamilyKeys qwen_keys() {
+FamilyKeys common_keys() {
   FamilyKeys keys;
   keys.head_dim.otherwise = 256;
   keys.max_positions.otherwise = 32768;
@@ -71,7 +59,7 @@ Result<void> read_qwen_layers(const KeyReader& config, ModelSpec& spec) {
 }
 
 Result<ModelSpec> read_qwen3_5_text(const KeyReader& config) {
-  FamilyKeys keys = qwen_keys();
+  FamilyKeys keys = common_keys();
   keys.hidden_size.otherwise = 4096;
   keys.layers.otherwise = 32;
   keys.query_heads.otherwise = 16;
@@ -106,7 +94,7 @@ Result<void> read_qwen_experts(const KeyReader& config, int64_t experts, int64_t
 }
 
 FamilyKeys qwen_expert_keys() {
-  FamilyKeys keys = qwen_keys();
+  FamilyKeys keys = common_keys();
   keys.hidden_size.otherwise = 2048;
   keys.query_heads.otherwise = 16;
   keys.key_value_heads.otherwise = 2;

@@ -105,9 +105,8 @@ Strided strided(const TensorEntry& entry) {
   return tensor;
 }
 
-/// Drops the first axis.
-void take_expert(Strided& tensor, int64_t expert, DType dtype) {
-  tensor.offset += expert * tensor.strides[0] * static_cast<int64_t>(size_of(dtype));
+void select_of_first_axis(Strided& tensor, int64_t index, DType dtype) {
+  tensor.offset += index * tensor.strides[0] * static_cast<int64_t>(size_of(dtype));
   tensor.dims.erase(tensor.dims.begin());
   tensor.strides.erase(tensor.strides.begin());
 }
@@ -189,7 +188,7 @@ Result<Strided> Resolver::expert_of(const std::string& name, const TensorEntry& 
     return wrong_shape(name, entry, fmt::format("{} dimensions, the first of {} experts", rank, spec_.experts));
   }
   Strided tensor = strided(entry);
-  take_expert(tensor, expert, entry.type.dtype);
+  select_of_first_axis(tensor, expert, entry.type.dtype);
   return tensor;
 }
 
@@ -254,7 +253,7 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
   }
   if (form.outputs == Outputs::kOnlyRow) {
     if (tensor.dims.size() != 2 || tensor.dims[0] != 1) return wrong_shape(name, entry, "a matrix of one row");
-    take_expert(tensor, 0, entry.type.dtype);
+    select_of_first_axis(tensor, 0, entry.type.dtype);
   }
   const size_t rank = tensor.dims.size();
   LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));

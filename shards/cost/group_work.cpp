@@ -1,8 +1,8 @@
 #include "shards/cost/group_work.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <vector>
 
 #include "runtime/graph/passes.h"
 
@@ -15,7 +15,7 @@ int64_t roots_of(const BlockSplit& split, int rank) {
 }
 
 /// The inputs of a rank's graph sizes.
-std::array<int64_t, 18> sizes_of(const partition::Partition& partition, int rank) {
+std::vector<int64_t> sizes_of(const checkpoint::ModelSpec& spec, const partition::Partition& partition, int rank) {
   const partition::RankPart& part = partition.parts[static_cast<size_t>(rank)];
   const bool sums_by_rank = partition.numerics == partition::Numerics::kFast;
   return {part.heads.query.size(),
@@ -35,7 +35,8 @@ std::array<int64_t, 18> sizes_of(const partition::Partition& partition, int rank
           part.delta_heads.key_value.size(),
           sums_by_rank ? 1 : roots_of(partition.delta_blocks, rank),
           part.global.heads.size(),
-          part.global.rows.size()};
+          part.global.rows.size(),
+          partition.layer_input_parts(spec)[static_cast<size_t>(rank)]};
 }
 
 }  // namespace
@@ -49,9 +50,9 @@ Result<GroupWork> group_work(const checkpoint::ModelSpec& spec, const partition:
                              const shards::ShardOptions& options) {
   GroupWork group;
   group.chunk = options.chunk;
-  std::map<std::array<int64_t, 18>, size_t> known;  // sizes, and the first rank with them
+  std::map<std::vector<int64_t>, size_t> known;  // sizes, and the first rank with them
   for (int rank = 0; rank < partition.ranks(); ++rank) {
-    const auto [found, is_new] = known.try_emplace(sizes_of(partition, rank), group.ranks.size());
+    const auto [found, is_new] = known.try_emplace(sizes_of(spec, partition, rank), group.ranks.size());
     group.like.push_back(static_cast<int>(found->second));
     if (!is_new) {
       group.ranks.push_back(RankWork(group.ranks[found->second]));

@@ -28,7 +28,7 @@ Experts experts_of(const Graph& graph, const Node& node) {
 
 Attention attention_of(const Graph& graph, const Node& node) {
   Attention attention;
-  if (node.has("window")) attention.seen = node.integer("window") + (node.has("pinned") ? node.integer("pinned") : 0);
+  if (node.has("window")) attention.seen = node.integer("window") + node.integer_or("pinned", 0);
   for (const size_t operand : {1u, 2u}) {  // [slots, heads, capacity, head_dim]
     const TensorType& cache = graph.value(node.operands[operand]).type;
     attention.token_bytes +=
@@ -42,13 +42,12 @@ Attention attention_of(const Graph& graph, const Node& node) {
 
 /// What a step reads of a sequence's recurrence: the state at the last border, and on average half of the rows since.
 double carried_bytes(const Graph& graph, const Node& node) {
-  double bytes = 0;
-  for (const size_t operand : {4u, 5u, 7u}) {  // keys, changes, borders: both halves
+  const auto of_slot = [&](size_t operand) {
     const TensorType& type = graph.value(node.operands[operand]).type;
-    const double share = operand == 7u ? 0.5 : 0.25;
-    bytes += share * static_cast<double>(type.bytes()) / static_cast<double>(type.shape[0]);
-  }
-  return bytes;
+    return static_cast<double>(type.bytes()) / static_cast<double>(type.shape[0]);
+  };
+  const double keys = of_slot(4), changes = of_slot(5), borders = of_slot(7);  // of two blocks
+  return (keys + changes) / 4 + borders / 2;
 }
 
 /// Follows a graph's nodes. Rows are tokens until the rows whose next token is wanted are selected.

@@ -15,16 +15,6 @@ using checkpoint::Positions;
 using checkpoint::RopeSpec;
 using graph::ValueId;
 
-/// The local cache head of each local query head.
-std::vector<int64_t> head_map(const ModelSpec& spec, int64_t key_value_heads, const partition::RankHeads& heads) {
-  const int64_t group = spec.query_heads / key_value_heads;
-  std::vector<int64_t> map;
-  for (int64_t head = heads.query.begin; head < heads.query.end; ++head) {
-    map.push_back(head / group - heads.key_value.begin);
-  }
-  return map;
-}
-
 /// The slopes of ALiBi (Press et al. 2022) for `heads` heads in all: a geometric sequence for the largest power of two
 /// below, then every other element of the sequence for twice as many.
 std::vector<float> alibi_slopes(int64_t heads, Range own) {
@@ -100,14 +90,15 @@ int64_t StepBuilder::window_of(int64_t layer) const {
 graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std::string& prefix) {
   const LayerHeads heads = heads_of(layer, part_);
   const partition::RankHeads attended = attended_heads(heads);
-  graph::AttentionOptions options{.head_map = head_map(spec_, heads.shape.key_value_heads, attended),
-                                  .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
-                                  .kernel = shape_.kind == StepKind::kDecode ? "decode" : "prefill",
-                                  .window = window_of(layer),
-                                  .chunked = spec_.chunked_windows,
-                                  .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
-                                  .soft_cap = spec_.attention_soft_cap,
-                                  .bound = shape_.bound};
+  graph::AttentionOptions options{
+      .head_map = partition::head_map({spec_.query_heads, heads.shape.key_value_heads}, attended),
+      .scale = spec_.attention_scale / (spec_.scale_by_layer ? layer + 1.0 : 1.0),
+      .kernel = shape_.kind == StepKind::kDecode ? "decode" : "prefill",
+      .window = window_of(layer),
+      .chunked = spec_.chunked_windows,
+      .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
+      .soft_cap = spec_.attention_soft_cap,
+      .bound = shape_.bound};
   if (spec_.attention_sinks) {
     options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {attended.query});
   }
@@ -182,7 +173,7 @@ ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string
 std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix, int64_t layer) {
   const LayerHeads heads = heads_of(layer, part_);
   const int64_t width = heads.shape.key_value_heads * heads.shape.head_dim;
-  const Range own = scaled(heads.own.key_value, heads.shape.head_dim);
+  const Range own = head_columns(heads.own.key_value, heads.shape.head_dim);
   const Shape whole{width, spec_.hidden_size};
   if (!partition_.gathers_key_values()) {
     const Bias bias = bias_if(spec_.attention_bias);
@@ -210,7 +201,7 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   const LayerHeads heads = heads_of(layer, part_);
   const int64_t hidden = spec_.hidden_size, width = heads.shape.head_dim;
   const int64_t queries = heads.own.query.size(), keys = heads.own.key_value.size();
-  const Range query = scaled(heads.own.query, width);
+  const Range query = head_columns(heads.own.query, width);
   const Shape query_shape{spec_.query_heads * width, hidden};
 
   ValueId q = column_parallel(x, prefix + "q_proj", query, query_shape, bias_if(spec_.attention_bias));

@@ -27,8 +27,7 @@ enum class Norm { kRms, kRmsRoundedOnce, kRmsPlusOne, kLayer, kLayerNoBias, kLay
 /// Which embeddings of a step the scale is applied to: those of ids, or the given ones of a prompt as well.
 enum class Scaled { kOfIds, kAll };
 
-/// The columns of `range` of heads, each `by` wide.
-inline Range scaled(const Range& range, int64_t by) { return {range.begin * by, range.end * by}; }
+inline Range head_columns(const Range& heads, int64_t width) { return {heads.begin * width, heads.end * width}; }
 
 class StepBuilder {
  public:

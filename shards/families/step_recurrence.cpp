@@ -15,6 +15,8 @@ using graph::ValueId;
 /// Beside the norm of queries and keys (transformers' l2norm).
 constexpr double kNormEpsilon = 1e-6;
 
+static_assert(kRecurrenceBlock <= graph::kMostBlockRows);
+
 }  // namespace
 
 ValueId StepBuilder::stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
@@ -39,7 +41,7 @@ StepBuilder::Partial StepBuilder::delta_rule_partial(ValueId x, int64_t layer) {
   const int64_t hidden = spec_.hidden_size, keys = rule.key_heads * rule.key_dim,
                 values = rule.value_heads * rule.value_dim;
   const Range heads = part_.delta_heads.query, key_heads = part_.delta_heads.key_value;
-  const Range own_keys = scaled(key_heads, rule.key_dim), own_values = scaled(heads, rule.value_dim);
+  const Range own_keys = head_columns(key_heads, rule.key_dim), own_values = head_columns(heads, rule.value_dim);
   // q, k and v are three tensors; the rank's rows of all three are one weight.
   const auto of_all = [&](const std::string& kind, int64_t columns) {
     std::vector<std::pair<std::string, Range>> parts;
@@ -60,10 +62,6 @@ StepBuilder::Partial StepBuilder::delta_rule_partial(ValueId x, int64_t layer) {
   for (const std::string& tensor : {b, a}) tensors_.emplace(tensor, Shape{rule.value_heads, hidden});
   const ValueId gates = graph_.linear(x, stacked_weight(prefix + "ba_proj.weight", {{b, heads}, {a, heads}}, hidden),
                                       std::nullopt, DType::kFloat32);
-  std::vector<int64_t> head_map;
-  for (int64_t head = heads.begin; head < heads.end; ++head) {
-    head_map.push_back(head / (rule.value_heads / rule.key_heads) - key_heads.begin);
-  }
   const auto state = [&](const char* name, std::vector<int64_t> dims) {
     return recurrent_state(layer, name, DType::kFloat32, std::move(dims));
   };
@@ -74,7 +72,7 @@ StepBuilder::Partial StepBuilder::delta_rule_partial(ValueId x, int64_t layer) {
        state("changes", {2 * heads.size(), kRecurrenceBlock, rule.value_dim}),
        state("decays", {2 * heads.size(), kRecurrenceBlock}),
        state("borders", {2 * heads.size(), rule.key_dim, rule.value_dim}), slot_, position_},
-      std::move(head_map), kNormEpsilon);
+      partition::head_map({rule.value_heads, rule.key_heads}, part_.delta_heads), kNormEpsilon);
   const ValueId normed =
       graph_.rms_norm(out, whole_weight(prefix + "norm.weight", {rule.value_dim}), spec_.norm_epsilon, heads.size());
   const ValueId gate = column_parallel(x, prefix + "z_proj", own_values, {values, hidden}, Bias::kNone);

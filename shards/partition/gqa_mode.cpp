@@ -37,9 +37,8 @@ Result<SharedHeads> shared_heads(const checkpoint::ModelSpec& spec, int ranks) {
 /// Each rank gathers at least one row.
 std::string why_not_gathered(const checkpoint::ModelSpec& spec, int ranks) {
   for (const checkpoint::HeadShape& shape : spec.head_shapes()) {
-    const int64_t rows = (shape.keys_are_values ? 1 : 2) * shape.key_value_heads * shape.head_dim;
-    if (rows >= ranks) continue;
-    return fmt::format("found {} rows of k and v, expected at least {}, one a rank", rows, ranks);
+    if (shape.key_value_rows() >= ranks) continue;
+    return fmt::format("found {} rows of k and v, expected at least {}, one a rank", shape.key_value_rows(), ranks);
   }
   return "";
 }

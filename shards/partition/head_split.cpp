@@ -43,4 +43,13 @@ Result<std::vector<RankHeads>> split_heads(HeadCounts heads, int ranks) {
   return split;
 }
 
+std::vector<int64_t> head_map(HeadCounts heads, const RankHeads& own) {
+  const int64_t group = heads.query / heads.key_value;
+  std::vector<int64_t> map;
+  for (int64_t head = own.query.begin; head < own.query.end; ++head) {
+    map.push_back(head / group - own.key_value.begin);
+  }
+  return map;
+}
+
 }  // namespace lockstep::partition

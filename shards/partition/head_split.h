@@ -35,4 +35,7 @@ struct RankHeads {
 /// there are more ranks than query heads; the message says which degrees work.
 Result<std::vector<RankHeads>> split_heads(HeadCounts heads, int ranks);
 
+/// By query head of `own`: its key/value head, counted from the first of `own`.
+std::vector<int64_t> head_map(HeadCounts heads, const RankHeads& own);
+
 }  // namespace lockstep::partition

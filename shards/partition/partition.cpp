@@ -31,8 +31,6 @@ struct Costs {
 /// All experts, or those that a token chooses, because ranks should share a step's reads evenly.
 enum class Experts { kAll, kChosen };
 
-bool is_global(const ModelSpec& spec, int64_t layer) { return spec.window(layer) == 0 && spec.global_heads; }
-
 Costs costs_of(const ModelSpec& spec, Experts counted) {
   const auto hidden = static_cast<double>(spec.hidden_size);
   Costs costs{};
@@ -49,7 +47,7 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
     const double projections = spec.attention_gate ? 3.0 : 2.0;  // q, o and a gate's
     costs.query_head += projections * static_cast<double>(spec.heads_of(layer).head_dim) * hidden;
     if (!spec.shares_cache(layer)) {
-      (is_global(spec, layer) ? costs.global_key_value_row : costs.key_value_row) += hidden;
+      (spec.has_global_heads(layer) ? costs.global_key_value_row : costs.key_value_row) += hidden;
     }
   }
   const double matrices = spec.mlp == checkpoint::Mlp::kPlain ? 2.0 : 3.0;
@@ -66,21 +64,17 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
   return costs;
 }
 
-/// The rows of k's projection and v's.
-int64_t key_value_rows(const checkpoint::HeadShape& heads) { return (heads.keys_are_values ? 1 : 2) * heads.head_dim; }
-
-/// The rows that a rank computes: pieces where they are gathered, else those of its heads.
-double computed_rows(const checkpoint::HeadShape& shape, const Range& heads, const Range& rows) {
-  return static_cast<double>(rows.size() > 0 ? rows.size() : heads.size() * key_value_rows(shape));
+/// The rows of k and v that a rank computes: pieces where they are gathered, else those of its heads.
+double computed_rows(const checkpoint::HeadShape& shape, const KeyValuePart& part) {
+  const int64_t of_head = shape.key_value_rows() / shape.key_value_heads;
+  return static_cast<double>(part.rows.size() > 0 ? part.rows.size() : part.heads.size() * of_head);
 }
 
 double attention_elements(const ModelSpec& spec, const Costs& costs, const RankPart& part) {
-  const checkpoint::HeadShape heads{spec.head_dim, spec.key_value_heads, false};
+  const KeyValuePart usual{part.heads.key_value, part.key_value_rows};
   double elements = costs.query_head * static_cast<double>(part.heads.query.size()) +
-                    costs.key_value_row * computed_rows(heads, part.heads.key_value, part.key_value_rows);
-  if (spec.global_heads) {
-    elements += costs.global_key_value_row * computed_rows(*spec.global_heads, part.global.heads, part.global.rows);
-  }
+                    costs.key_value_row * computed_rows(spec.usual_heads(), usual);
+  if (spec.global_heads) elements += costs.global_key_value_row * computed_rows(*spec.global_heads, part.global);
   return elements + costs.delta_head * static_cast<double>(part.delta_heads.query.size()) +
          costs.delta_key_head * static_cast<double>(part.delta_heads.key_value.size());
 }
@@ -156,7 +150,7 @@ std::vector<double> lacks_after_attention(const ModelSpec& spec, const std::vect
 Result<std::vector<KeyValuePart>> divide_key_values(const ModelSpec& spec, const checkpoint::HeadShape& shape,
                                                     int ranks, const Partition& partition) {
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, shape.key_value_heads}, ranks));
-  const int64_t rows = shape.key_value_heads * key_value_rows(shape);
+  const int64_t rows = shape.key_value_rows();
   std::vector<KeyValuePart> parts;
   for (int rank = 0; rank < ranks; ++rank) {
     KeyValuePart part{heads[static_cast<size_t>(rank)].key_value, {}};
@@ -172,8 +166,7 @@ Result<void> divide_attention(const ModelSpec& spec, int ranks, GqaMode gqa, Par
   LOCKSTEP_TRY(const std::vector<RankHeads> heads, split_heads({spec.query_heads, spec.key_value_heads}, ranks));
   LOCKSTEP_TRY(const GqaChoice choice, choose_gqa(gqa, spec, ranks, std::nullopt));
   partition.gqa = choice.mode;
-  const checkpoint::HeadShape usual{spec.head_dim, spec.key_value_heads, false};
-  LOCKSTEP_TRY(const std::vector<KeyValuePart> own, divide_key_values(spec, usual, ranks, partition));
+  LOCKSTEP_TRY(const std::vector<KeyValuePart> own, divide_key_values(spec, spec.usual_heads(), ranks, partition));
   std::vector<KeyValuePart> global(own.size());
   if (spec.global_heads) {
     LOCKSTEP_TRY(global, divide_key_values(spec, *spec.global_heads, ranks, partition));
@@ -259,7 +252,7 @@ Range ColumnSplit::of(int rank) const {
 }
 
 KeyValuePart key_values_of(const ModelSpec& spec, const RankPart& part, int64_t layer) {
-  return is_global(spec, layer) ? part.global : KeyValuePart{part.heads.key_value, part.key_value_rows};
+  return spec.has_global_heads(layer) ? part.global : KeyValuePart{part.heads.key_value, part.key_value_rows};
 }
 
 std::vector<int64_t> Partition::layer_input_parts(const ModelSpec& spec) const {
@@ -365,22 +358,23 @@ std::string to_text(const ModelSpec& spec, const Partition& partition) {
         to_string(part.heads.key_value), to_string(part.mlp_columns), to_string(part.vocabulary), 100.0 * share,
         partition.expert_split == ExpertSplit::kWhole ? fmt::format("  experts {}", to_string(part.experts)) : "");
   }
-  if (spec.global_heads) {
-    text += "kv heads of layers without a window:";
-    for (const RankPart& part : partition.parts) text += fmt::format(" {}", to_string(part.global.heads));
-    text += "\n";
-  }
-  for (const auto& [name, split] : {std::pair{"shared expert", &partition.shared_expert},
-                                    std::pair{"MLP of the layers without experts", &partition.dense_layers}}) {
-    if (split->columns == 0) continue;
+  const auto add_ranges = [&](std::string_view name, const auto& range_of) {
     text += fmt::format("{}:", name);
-    for (int rank = 0; rank < partition.ranks(); ++rank) text += fmt::format(" {}", to_string(split->of(rank)));
+    for (int rank = 0; rank < partition.ranks(); ++rank) text += fmt::format(" {}", to_string(range_of(rank)));
     text += "\n";
+  };
+  const auto part_of = [&](int rank) -> const RankPart& { return partition.parts[static_cast<size_t>(rank)]; };
+  if (spec.global_heads) {
+    add_ranges("kv heads of layers without a window", [&](int rank) { return part_of(rank).global.heads; });
+  }
+  if (partition.shared_expert.columns > 0) {
+    add_ranges("shared expert", [&](int rank) { return partition.shared_expert.of(rank); });
+  }
+  if (partition.dense_layers.columns > 0) {
+    add_ranges("MLP of the layers without experts", [&](int rank) { return partition.dense_layers.of(rank); });
   }
   if (!spec.delta_layers.empty()) {
-    text += "value heads of the delta rule:";
-    for (const RankPart& part : partition.parts) text += fmt::format(" {}", to_string(part.delta_heads.query));
-    text += "\n";
+    add_ranges("value heads of the delta rule", [&](int rank) { return part_of(rank).delta_heads.query; });
   }
   if (partition.gathers_key_values()) {
     text +=

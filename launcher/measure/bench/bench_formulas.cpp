@@ -38,10 +38,9 @@ double linear_flops(const checkpoint::ModelSpec& spec) {
   int64_t multiply_adds = 0;
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const checkpoint::HeadShape heads = spec.heads_of(layer);
-    const int64_t key_value = spec.shares_cache(layer) ? 0 : heads.key_value_heads * heads.head_dim;
+    const int64_t key_value = spec.shares_cache(layer) ? 0 : heads.key_value_rows();
     const int64_t query = (spec.attention_gate ? 3 : 2) * spec.query_heads * heads.head_dim;  // q, o, gate
-    const int64_t attention = query + (heads.keys_are_values ? 1 : 2) * key_value;            // k, v
-    multiply_adds += spec.has_delta_rule(layer) ? delta_rule_products(spec) : spec.hidden_size * attention;
+    multiply_adds += spec.has_delta_rule(layer) ? delta_rule_products(spec) : spec.hidden_size * (query + key_value);
     multiply_adds += spec.hidden_size * mlp_columns(spec, layer) + inputs;
   }
   return 2.0 * static_cast<double>(multiply_adds);
