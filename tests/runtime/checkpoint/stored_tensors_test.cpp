@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <functional>
-
 #include "tests/runtime/checkpoint/counting_tensor.h"
+#include "tests/runtime/checkpoint/stored_testing.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
@@ -15,61 +12,6 @@ namespace {
 
 using model::StoredTensor;
 using ::testing::HasSubstr;
-
-constexpr int64_t kHidden = 6, kQueryHeads = 3, kKeyHeads = 1, kHead = 2, kExperts = 2;
-
-ModelSpec spec_of(const std::string& model_type) {
-  ModelSpec spec;
-  spec.model_type = model_type;
-  spec.layers = 1;
-  spec.hidden_size = kHidden;
-  spec.query_heads = kQueryHeads;
-  spec.key_value_heads = model_type == "phi3" ? kKeyHeads : kQueryHeads;
-  spec.head_dim = kHead;
-  spec.experts = kExperts;
-  return spec;
-}
-
-Result<std::unique_ptr<Checkpoint>> open_with(const TemporaryDirectory& directory, const std::string& model_type,
-                                              const std::vector<StoredTensor>& tensors) {
-  model::write_safetensors(directory.path() / "model.safetensors", tensors);
-  return open_model_checkpoint(directory.path(), spec_of(model_type));
-}
-
-std::vector<float> read_part(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
-                             const std::vector<Range>& ranges) {
-  int64_t elements = 1;
-  for (const Range& range : ranges) elements *= range.size();
-  std::vector<float> values(static_cast<size_t>(elements), std::nanf(""));
-  const auto read = checkpoint.read(name, shape, ranges, DType::kFloat32, std::as_writable_bytes(std::span(values)));
-  EXPECT_TRUE(read.has_value()) << read.error().message;
-  return values;
-}
-
-/// The whole tensor and some of its parts hold `value(row, column)`.
-void expect_matrix(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
-                   const std::function<float(int64_t row, int64_t column)>& value) {
-  const int64_t rows = shape[0], columns = shape[1];
-  const std::vector<Range> parts[] = {{{0, rows}, {0, columns}},
-                                      {{rows / 2, rows}, {0, columns}},
-                                      {{0, rows}, {columns / 3, columns / 3 + 1}},
-                                      {{1, rows - 1}, {1, columns}}};
-  for (const auto& part : parts) {
-    std::vector<float> expected;
-    for (int64_t row = part[0].begin; row < part[0].end; ++row) {
-      for (int64_t column = part[1].begin; column < part[1].end; ++column) expected.push_back(value(row, column));
-    }
-    EXPECT_EQ(read_part(checkpoint, name, shape, part), expected)
-        << name << "[" << to_string(part[0]) << ", " << to_string(part[1]) << "]";
-  }
-}
-
-void expect_vector(const Checkpoint& checkpoint, const std::string& name, const std::vector<float>& expected) {
-  const auto size = static_cast<int64_t>(expected.size());
-  EXPECT_EQ(read_part(checkpoint, name, {size}, {{0, size}}), expected) << name;
-  EXPECT_EQ(read_part(checkpoint, name, {size}, {{1, size}}), std::vector<float>(expected.begin() + 1, expected.end()))
-      << name;
-}
 
 TEST(StoredTensors, KeepTheirNamesAndShapesWhereTheyAreLlamas) {
   const TemporaryDirectory directory;
@@ -202,113 +144,6 @@ TEST(StoredTensors, OfPhi3AreFusedOneAfterAnother) {
   expect_matrix(*checkpoint, layer + "mlp.up_proj.weight", {4, kHidden}, from_row(4));
 }
 
-TEST(StoredTensors, OfMixtralAreExpertsOneByOneOrStacked) {
-  const std::string stored = "model.layers.0.block_sparse_moe.", layer = "model.layers.0.mlp.";
-  const auto from = [](float first) {
-    return [first](int64_t row, int64_t column) { return first + static_cast<float>(row * kHidden + column); };
-  };
-  const TemporaryDirectory directory;
-  const auto single = open_with(directory, "mixtral",
-                                {counting(stored + "experts.1.w1.weight", {4, kHidden}, 100),
-                                 counting(stored + "experts.1.w2.weight", {kHidden, 4}, 200),
-                                 counting(stored + "experts.1.w3.weight", {4, kHidden}, 300),
-                                 counting(stored + "gate.weight", {kExperts, kHidden}, 400)})
-                          .value();
-  expect_matrix(*single, layer + "experts.1.gate_proj.weight", {4, kHidden}, from(100));
-  expect_matrix(*single, layer + "experts.1.down_proj.weight", {kHidden, 4},
-                [](int64_t row, int64_t column) { return 200 + static_cast<float>(row * 4 + column); });
-  expect_matrix(*single, layer + "experts.1.up_proj.weight", {4, kHidden}, from(300));
-  expect_matrix(*single, layer + "router.weight", {kExperts, kHidden}, from(400));
-  EXPECT_FALSE(single->contains(layer + "experts.0.gate_proj.weight"));
-  const auto stacked = open_with(directory, "mixtral",
-                                 {counting(layer + "experts.gate_up_proj", {kExperts, 8, kHidden}),
-                                  counting(layer + "experts.down_proj", {kExperts, kHidden, 4}),
-                                  counting(layer + "gate.weight", {kExperts, kHidden})})
-                           .value();
-  expect_matrix(*stacked, layer + "experts.1.gate_proj.weight", {4, kHidden}, from(8 * kHidden));
-  expect_matrix(*stacked, layer + "experts.1.up_proj.weight", {4, kHidden}, from(12 * kHidden));
-  expect_matrix(*stacked, layer + "experts.1.down_proj.weight", {kHidden, 4},
-                [](int64_t row, int64_t column) { return static_cast<float>((kHidden + row) * 4 + column); });
-  EXPECT_TRUE(stacked->contains(layer + "router.weight"));
-}
-
-TEST(StoredTensors, OfGptOssHaveGateAndUpInTurnAndTheInputFirst) {
-  const TemporaryDirectory directory;
-  const std::string layer = "model.layers.0.mlp.";
-  const auto checkpoint = open_with(directory, "gpt_oss",
-                                    {counting(layer + "experts.gate_up_proj", {kExperts, kHidden, 8}),
-                                     counting(layer + "experts.gate_up_proj_bias", {kExperts, 8}),
-                                     counting(layer + "experts.down_proj", {kExperts, 4, kHidden}),
-                                     counting(layer + "experts.down_proj_bias", {kExperts, kHidden}),
-                                     counting(layer + "router.bias", {kExperts}),
-                                     counting("model.layers.0.self_attn.sinks", {kQueryHeads})})
-                              .value();
-  for (const int64_t expert : {0, 1}) {
-    const std::string stack = layer + "experts." + std::to_string(expert);
-    for (const int64_t part : {0, 1}) {
-      const std::string name = stack + (part == 0 ? ".gate_proj" : ".up_proj");
-      expect_matrix(*checkpoint, name + ".weight", {4, kHidden}, [=](int64_t out, int64_t in) {
-        return static_cast<float>((expert * kHidden + in) * 8 + 2 * out + part);
-      });
-      const auto first = static_cast<float>(expert * 8 + part);
-      expect_vector(*checkpoint, name + ".bias", {first, first + 2, first + 4, first + 6});
-    }
-    expect_matrix(*checkpoint, stack + ".down_proj.weight", {kHidden, 4},
-                  [=](int64_t out, int64_t in) { return static_cast<float>((expert * 4 + in) * kHidden + out); });
-    EXPECT_TRUE(checkpoint->contains(stack + ".down_proj.bias"));
-  }
-  expect_vector(*checkpoint, "model.layers.0.self_attn.sinks", {0, 1, 2});
-  expect_vector(*checkpoint, layer + "router.bias", {0, 1});
-}
-
-/// Nibbles and exponents that differ from one to the next.
-std::vector<std::byte> varied_bytes(size_t count, unsigned first, unsigned step, unsigned bound) {
-  std::vector<std::byte> bytes;
-  for (size_t i = 0; i < count; ++i) bytes.push_back(static_cast<std::byte>((first + i * step) % bound));
-  return bytes;
-}
-
-/// E2M1: sign, two bits of exponent with bias 1, one of mantissa.
-float mxfp4_element(uint8_t nibble, uint8_t scale) {
-  const int exponent = nibble >> 1 & 3, mantissa = nibble & 1;
-  const float magnitude = exponent == 0 ? 0.5f * static_cast<float>(mantissa)
-                                        : std::ldexp(1.0f + 0.5f * static_cast<float>(mantissa), exponent - 1);
-  return std::ldexp(nibble & 8 ? -magnitude : magnitude, scale - 127);
-}
-
-TEST(StoredTensors, InMxfp4AreDecodedExactly) {
-  constexpr int64_t kOut = 6, kIn = 96, kBlocks = kIn / 32;
-  const TemporaryDirectory directory;
-  const std::string layer = "model.layers.0.mlp.experts.";
-  const std::vector<std::byte> blocks = varied_bytes(kExperts * kOut * kBlocks * 16, 3, 37, 256);
-  const std::vector<std::byte> scales = varied_bytes(kExperts * kOut * kBlocks, 0, 7, 255);
-  const auto checkpoint =
-      open_with(directory, "gpt_oss",
-                {StoredTensor{layer + "gate_up_proj_blocks", {DType::kUInt8, {kExperts, kOut, kBlocks, 16}}, blocks},
-                 StoredTensor{layer + "gate_up_proj_scales", {DType::kUInt8, {kExperts, kOut, kBlocks}}, scales},
-                 StoredTensor{layer + "down_proj_blocks", {DType::kUInt8, {kExperts, kOut, kBlocks, 16}}, blocks},
-                 StoredTensor{layer + "down_proj_scales", {DType::kUInt8, {kExperts, kOut, kBlocks}}, scales}})
-          .value();
-  const auto element = [&](int64_t row, int64_t column) {
-    const auto byte = static_cast<uint8_t>(blocks[static_cast<size_t>(row * kIn / 2 + column / 2)]);
-    return mxfp4_element(column % 2 == 0 ? byte & 15 : byte >> 4,
-                         static_cast<uint8_t>(scales[static_cast<size_t>(row * kBlocks + column / 32)]));
-  };
-  for (const int64_t expert : {0, 1}) {
-    const std::string name = layer + std::to_string(expert);
-    for (const int64_t part : {0, 1}) {
-      expect_matrix(*checkpoint, name + (part == 0 ? ".gate_proj.weight" : ".up_proj.weight"), {kOut / 2, kIn},
-                    [&](int64_t row, int64_t column) { return element(expert * kOut + 2 * row + part, column); });
-    }
-    expect_matrix(*checkpoint, name + ".down_proj.weight", {kOut, kIn},
-                  [&](int64_t row, int64_t column) { return element(expert * kOut + row, column); });
-  }
-  EXPECT_EQ(checkpoint->tensors().at(layer + "1.down_proj.weight").stored_dtype, "MXFP4");
-  const int64_t before = checkpoint->bytes_read();
-  read_part(*checkpoint, layer + "0.gate_proj.weight", {kOut / 2, kIn}, {{1, 3}, {33, 64}});
-  EXPECT_EQ(checkpoint->bytes_read() - before, 2 * (16 + 1));
-}
-
 TEST(StoredTensors, OfASliceAreReadWithoutTheBytesOfOthers) {
   const TemporaryDirectory directory;
   const auto gpt2 = open_with(directory, "gpt2", {counting("h.0.attn.c_attn.weight", {kHidden, 18})}).value();
@@ -419,17 +254,6 @@ TEST(OpenModelCheckpoint, RefusesWhatCannotBeDividedAsTheConfigSays) {
     EXPECT_THAT(opened.error().message, HasSubstr(c.message));
     EXPECT_THAT(opened.error().message, HasSubstr("do not belong together"));
   }
-}
-
-TEST(OpenModelCheckpoint, RefusesMxfp4WhoseBlocksAndScalesDiffer) {
-  const TemporaryDirectory directory;
-  const std::string name = "model.layers.0.mlp.experts.down_proj";
-  const auto opened =
-      open_with(directory, "gpt_oss",
-                {StoredTensor{name + "_blocks", {DType::kUInt8, {kExperts, 1, 2, 16}}, std::vector<std::byte>(64)},
-                 StoredTensor{name + "_scales", {DType::kUInt8, {kExperts, 1, 1}}, std::vector<std::byte>(2)}});
-  ASSERT_FALSE(opened.has_value());
-  EXPECT_THAT(opened.error().message, HasSubstr("expected U8 [experts, 1, 1, 16]"));
 }
 
 TEST(StoredTensors, AreBestReadManyRowsAtATimeWhereTheFileKeepsThemTransposed) {
