@@ -69,14 +69,6 @@ void add_weight_bytes(const Graph& graph, std::vector<NodeCost>& costs) {
   }
 }
 
-/// How many experts a row is routed to: the number chosen by its moe_route, or all experts without one.
-int64_t experts_of_a_row(const Graph& graph, ValueId route) {
-  for (const Node& node : graph.nodes) {
-    if (node.result == route && node.op == Op::kMoeRoute) return node.integer("chosen");
-  }
-  return graph.value(route).type.shape[1];
-}
-
 /// Expert arithmetic with evenly spread routing: this rank does its share of the chosen experts.
 int64_t expert_flops(const Graph& graph, const Node& node) {
   const TensorType& route = operand_type(graph, node, 1);
@@ -85,7 +77,7 @@ int64_t expert_flops(const Graph& graph, const Node& node) {
   for (size_t matrix = 2; matrix < 5; ++matrix) {
     elements = clipped_sum(elements, operand_type(graph, node, matrix).shape.elements());
   }
-  const int64_t row_experts = clipped_product(route.shape[0], experts_of_a_row(graph, node.operands[1]));
+  const int64_t row_experts = clipped_product(route.shape[0], experts_of_row(graph, node.operands[1]));
   return clipped_product(2, clipped_product(row_experts, elements) / route.shape[1]);
 }
 

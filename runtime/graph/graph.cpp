@@ -128,6 +128,13 @@ std::vector<ValueId> Graph::values_of(ValueKind kind) const {
   return found;
 }
 
+int64_t experts_of_row(const Graph& graph, ValueId routes) {
+  const auto maker = std::ranges::find_if(graph.nodes, [&](const Node& node) { return node.result == routes; });
+  if (maker == graph.nodes.end()) return graph.value(routes).type.shape[1];
+  if (maker->op == Op::kMultiply) return experts_of_row(graph, maker->operands[0]);  // by factors of the experts
+  return maker->op == Op::kMoeRoute ? maker->integer("chosen") : graph.value(routes).type.shape[1];
+}
+
 uint64_t fingerprint(const Graph& graph) {
   Fingerprint hash;
   hash.add(graph.name).add(int32_t{graph.ranks}).add(int32_t{graph.rank}).add(graph.rows).add(graph.slots);

@@ -167,6 +167,9 @@ struct Graph {
 /// recurrent layer carries on): [slots, …], copied, handed over and kept with a slot. All other states are of the step.
 std::vector<ValueId> sequence_states(const Node& node);
 
+/// The most experts that a row is routed to: those that the moe_route of `routes` chooses, or all without one.
+int64_t experts_of_row(const Graph& graph, ValueId routes);
+
 /// A fingerprint of the whole graph: equal for equal graphs, on every machine.
 uint64_t fingerprint(const Graph& graph);
 

@@ -10,19 +10,11 @@ using graph::Graph;
 using graph::Node;
 using graph::Op;
 
-/// The number of experts that a row chooses, from its moe_route.
-int64_t chosen_by_a_row(const Graph& graph, graph::ValueId route) {
-  for (const Node& node : graph.nodes) {
-    if (node.op == Op::kMoeRoute && node.result == route) return node.integer("chosen");
-  }
-  return graph.value(route).type.shape[1];
-}
-
 Experts experts_of(const Graph& graph, const Node& node) {
   const graph::ValueId route = node.operands[1];
   return {.held = node.integer("experts"),
           .all = graph.value(route).type.shape[1],
-          .chosen = chosen_by_a_row(graph, route),
+          .chosen = graph::experts_of_row(graph, route),
           .bytes = 0};
 }
 

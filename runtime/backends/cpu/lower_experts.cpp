@@ -6,21 +6,6 @@
 #include "runtime/backends/cpu/packing.h"
 
 namespace lockstep::cpu {
-namespace {
-
-/// The maximum number of this rank's experts for a row: `chosen` of the moe_route node of the routes, if there is one.
-int64_t most_per_row(const graph::Graph& graph, const graph::Node& experts) {
-  const int64_t held = experts.integer("experts");
-  for (const graph::Node& node : graph.nodes) {
-    if (node.op == graph::Op::kMoeRoute && node.result == experts.operands[1]) {
-      return std::min(held, node.integer("chosen"));
-    }
-  }
-  return held;
-}
-
-}  // namespace
-
 void Compiler::lower_moe_route(const Node& node) {
   RouteRule rule{.chosen = node.integer("chosen"),
                  .is_sigmoid = node.has("scores", "sigmoid"),
@@ -69,7 +54,7 @@ Result<ExpertTask> Compiler::expert_task(const Node& node) const {
                      .up_bias = bias(6),
                      .down_bias = bias(7),
                      .first_expert = node.integer("first_expert"),
-                     .most_per_row = most_per_row(graph_, node),
+                     .most_per_row = std::min(node.integer("experts"), graph::experts_of_row(graph_, node.operands[1])),
                      .activation = activation_of(node),
                      .routes_on_inputs = node.has("routes_on", "inputs"),
                      .result = result(node)},

@@ -80,12 +80,8 @@ double share_read(const graph::Graph& graph, const graph::Node& node, const Weig
   const auto rows = static_cast<double>(graph.rows);
   if (node.op == Op::kEmbedding) return std::min(1.0, rows / static_cast<double>(weight.type.shape[0]));
   if (node.op != Op::kMoeExperts) return 1;
-  const auto route = std::ranges::find_if(graph.nodes, [&](const graph::Node& other) {
-    return other.op == Op::kMoeRoute && other.result == node.operands[1];
-  });
-  if (route == graph.nodes.end()) return 1;
   const auto experts = static_cast<double>(graph.value(node.operands[1]).type.shape[1]);
-  return 1 - std::pow(1 - static_cast<double>(route->integer("chosen")) / experts, rows);
+  return 1 - std::pow(1 - static_cast<double>(graph::experts_of_row(graph, node.operands[1])) / experts, rows);
 }
 
 /// Whether a launch appends to the caches, rather than reads them.

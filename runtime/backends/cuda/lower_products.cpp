@@ -166,11 +166,7 @@ Result<void> Lowering::lower_experts(const Node& node) {
   const FragmentPacking& inner = std::get<StackedPacking>(inner_packing).matrix;
   const FragmentPacking& outer = std::get<StackedPacking>(down_packing).matrix;
   const bool has_bias = node.operands.size() > 5;
-  // A row has as many experts as were chosen for it, where that is known.
-  int64_t most = experts;
-  if (const auto maker = flow_.maker(node.operands[1]); maker && graph_.nodes[*maker].op == graph::Op::kMoeRoute) {
-    most = std::min(most, graph_.nodes[*maker].integer("chosen"));
-  }
+  const int64_t most = std::min(experts, graph::experts_of_row(graph_, node.operands[1]));
   auto* counts = reinterpret_cast<int32_t*>(scratch(experts * 4));
   auto* list = reinterpret_cast<int32_t*>(scratch(experts * x.rows * 4));
   auto* places = reinterpret_cast<int32_t*>(scratch(experts * x.rows * 4));
