@@ -274,6 +274,14 @@ VARIANTS: dict[str, Variant] = {
         "per_layer_config": {"2": {"head_dim": 20, "num_key_value_heads": 2},
                              "3": {"head_dim": 20, "num_key_value_heads": 2}},
     }, matters={"sliding_window": WINDOW + 1, "rms_norm_eps": 0.01}),
+    "gemma4_mlp_beside_experts": Variant("Gemma 4", {
+        **GEMMA4, **NEW, "enable_moe_block": True, "num_experts": 5, "top_k_experts": 2, "moe_intermediate_size": 40,
+        "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0,
+        "use_double_wide_mlp": False, "final_logit_softcapping": 1.5, "use_bidirectional_attention": "vision",
+        "num_hidden_layers": 4, "per_layer_config": {"3": {"head_dim": 24, "num_key_value_heads": 1}},
+        "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+    }, matters={"top_k_experts": 3, "sliding_window": WINDOW + 1, "rms_norm_eps": 0.01,
+                "hidden_activation": "silu"}),
     "phi3_no_window": Variant("Phi-3", {
         **PHI3, **OLD, "rope_theta": 10000.0, "rope_scaling": None, "sliding_window": None,
     }),
@@ -482,6 +490,14 @@ VARIANTS: dict[str, Variant] = {
     }, matters={"num_experts_per_tok": 2, "rope_theta": 100.0, "rms_norm_eps": 0.01, "no_rope_layers": [1, 1, 1, 0],
                 "attention_chunk_size": WINDOW + 1, "attn_temperature_tuning": False, "floor_scale": 16,
                 "attn_scale": 0.1, "hidden_act": "gelu"}),
+    "llama4_text_normed_heads": Variant("Llama 4", {
+        **named("llama4_text", "Llama4ForCausalLM"), **DENSE, **NEW, "hidden_act": "silu", "rms_norm_eps": 1e-05,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "rope_parameters": default_rope(50000.0), "attention_bias": False, "intermediate_size": 40,
+        "intermediate_size_mlp": 96, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_layers": [0, 2],
+        "use_qk_norm": True, "no_rope_layers": [1, 1, 0], "attention_chunk_size": WINDOW,
+        "attn_temperature_tuning": False, "floor_scale": 8, "attn_scale": 0.3, "tie_word_embeddings": False,
+    }, matters={"use_qk_norm": False, "no_rope_layers": [1, 0, 1], "rms_norm_eps": 0.1}),
     "phi_three_kv_heads": Variant("Phi", {
         **named("phi", "PhiForCausalLM"), **DENSE_HEADS, **OLD, "hidden_act": "gelu_new", "layer_norm_eps": 1e-05,
         "hidden_size": 96, "intermediate_size": 100, "num_hidden_layers": 3, "num_attention_heads": 6,

@@ -135,6 +135,7 @@ struct ModelSpec {
   bool query_key_norm = false;       // of each head, before its rotation
   bool norm_after_rope = false;      // query_key_norm: after it
   bool norm_across_heads = false;    // query_key_norm: of all heads as one row (OLMo 2)
+  bool plain_head_norm = false;      // query_key_norm: without weights, in the layers with rope (Llama 4)
   bool value_norm = false;           // of each head of v, without weights
   bool attention_gate = false;       // the output is multiplied by the sigmoid of a projection
   bool attention_sinks = false;      // a learned logit per head in the softmax's denominator
@@ -171,6 +172,8 @@ struct ModelSpec {
   RouterSpec router;
   int64_t shared_expert_size = 0;     // columns of a gated MLP that every token takes beside its experts; 0: none
   bool shared_expert_gate = false;    // its sum is multiplied with the sigmoid of a product with x
+  bool experts_beside_mlp = false;    // the shared expert is the layer's MLP; experts and router norm x, and experts
+                                      // have factors on their weights (Gemma 4)
   std::vector<int64_t> dense_layers;  // increasing: those with a gated MLP instead of experts
   int64_t dense_size = 0;             // columns of their MLP
 
@@ -214,6 +217,10 @@ struct ModelSpec {
   int64_t mlp_size(int64_t layer) const { return intermediate_size * (shares_cache(layer) ? sharing_mlp_width : 1); }
   /// The rotary embedding of `layer`.
   const RopeSpec& rope_of(int64_t layer) const { return window(layer) > 0 && local_rope ? *local_rope : rope; }
+  /// Whether each head of the queries and keys of `layer` is normed.
+  bool norms_heads(int64_t layer) const {
+    return query_key_norm && !norm_across_heads && (!plain_head_norm || has_rope(layer));
+  }
   /// Whether the queries of `layer` grow with their position.
   bool scales_queries(int64_t layer) const {
     return query_scaling.beta != 0.0 && (layers_without_rope.empty() || !has_rope(layer));
@@ -228,13 +235,14 @@ struct ModelSpec {
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
                 key_value_heads, head_dim, global_heads, attention_scale, attention_soft_cap, attention_bias,
-                attention_output_bias, query_key_norm, norm_after_rope, norm_across_heads, value_norm, attention_gate,
-                attention_sinks, scale_by_layer, windows, layers_sharing_cache, chunked_windows, pinned_sinks,
-                delta_layers, delta_rule, positions, position_offset, rope, local_rope, layers_without_rope,
-                query_scaling, mlp, intermediate_size, sharing_mlp_width, activation, swiglu_limit, swiglu_alpha,
-                mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate, dense_layers,
-                dense_size, norm_before, parallel_residual, shared_norm, residual_after_norm, layer_scalar,
-                layer_input_size, layer_input_vocabulary, dtype, int8_group, eos_ids, bos_id, pad_id);
+                attention_output_bias, query_key_norm, norm_after_rope, norm_across_heads, plain_head_norm, value_norm,
+                attention_gate, attention_sinks, scale_by_layer, windows, layers_sharing_cache, chunked_windows,
+                pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope, local_rope,
+                layers_without_rope, query_scaling, mlp, intermediate_size, sharing_mlp_width, activation, swiglu_limit,
+                swiglu_alpha, mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate,
+                experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual, shared_norm,
+                residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary, dtype, int8_group, eos_ids,
+                bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

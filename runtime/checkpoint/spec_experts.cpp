@@ -369,11 +369,11 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
     return unsupported(config, "hidden_act", fmt::format("\"{}\"", spec.activation), "silu or a gelu");
   }
   spec.mlp = Mlp::kExperts;
-  // Transformers' names, then those of GLM and DeepSeek, and of ERNIE.
+  // Transformers' names, then those of GLM and DeepSeek, of ERNIE, and of Gemma.
   const std::string_view of_family = either(config, "n_routed_experts", "moe_num_experts");
   const std::string_view key = either(config, "num_experts", either(config, "num_local_experts", of_family));
   LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));
-  const std::string_view chosen = either(config, "num_experts_per_tok", "moe_k");
+  const std::string_view chosen = either(config, "num_experts_per_tok", either(config, "moe_k", "top_k_experts"));
   LOCKSTEP_TRY(spec.experts_per_token, config.integer_or(chosen, default_chosen, kExperts));
   if (spec.experts_per_token > spec.experts) {
     return Error{ErrorKind::kInvalidArgument,

@@ -146,8 +146,8 @@ Result<ModelSpec> read_llama4_text(const KeyReader& config) {
   keys.norm_epsilon.otherwise = 1e-5;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "llama4_text", keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
-  LOCKSTEP_TRY(const bool norms, config.boolean_or("use_qk_norm", true));
-  if (norms) return unsupported(config, "use_qk_norm", "true", "false: no norm of heads without weights");
+  LOCKSTEP_TRY(spec.query_key_norm, config.boolean_or("use_qk_norm", true));
+  spec.norm_after_rope = spec.plain_head_norm = spec.query_key_norm;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 500000.0}}));
   spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
   LOCKSTEP_TRY_VOID(read_no_rope_layers(config, spec));

@@ -195,6 +195,20 @@ Result<void> read_layer_inputs(const KeyReader& config, int64_t default_size, Mo
   return ok();
 }
 
+/// Experts beside the MLP of every layer.
+Result<void> read_gemma4_experts(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.experts_beside_mlp, config.boolean_or("enable_moe_block", false));
+  if (!spec.experts_beside_mlp) return ok();
+  if (spec.layers_sharing_cache > 0 && spec.sharing_mlp_width != 1) {
+    return unsupported(config, "use_double_wide_mlp", "true", "false beside experts");
+  }
+  spec.shared_expert_size = spec.intermediate_size;
+  LOCKSTEP_TRY(spec.intermediate_size, config.integer("moe_intermediate_size", kWidth));
+  LOCKSTEP_TRY(const int64_t experts, config.integer("num_experts", kWidth));
+  LOCKSTEP_TRY(const int64_t chosen, config.integer("top_k_experts", kWidth));
+  return read_experts(config, experts, chosen, spec);
+}
+
 /// Prompts of text are causal under "vision" too: only the tokens of an image see each other.
 Result<void> require_causal_text(const KeyReader& config) {
   LOCKSTEP_TRY(const std::string found, config.text_or("use_bidirectional_attention", "vision"));
@@ -204,7 +218,6 @@ Result<void> require_causal_text(const KeyReader& config) {
 
 Result<ModelSpec> read_gemma4(const KeyReader& config, const Gemma4Defaults& defaults) {
   LOCKSTEP_TRY_VOID(require_causal_text(config));
-  LOCKSTEP_TRY_VOID(require_switch(config, "enable_moe_block", false));
   FamilyKeys keys = gemma3_keys();
   keys.layers.otherwise = 30;
   keys.vocabulary.otherwise = 262144;
@@ -218,6 +231,7 @@ Result<ModelSpec> read_gemma4(const KeyReader& config, const Gemma4Defaults& def
   LOCKSTEP_TRY_VOID(read_gemma4_heads(config, defaults.window, spec));
   LOCKSTEP_TRY_VOID(read_gemma4_ropes(config, spec));
   LOCKSTEP_TRY_VOID(read_layer_inputs(config, defaults.layer_input_size, spec));
+  LOCKSTEP_TRY_VOID(read_gemma4_experts(config, spec));
   return spec;
 }
 

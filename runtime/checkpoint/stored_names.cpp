@@ -50,6 +50,19 @@ constexpr StoredForm kGemma4Layer[] = {
     {"per_layer_projection.*", "per_layer_projection.*"},
     {"post_per_layer_input_norm.*", "post_per_layer_input_norm.*"},
     {"layer_scalar", "layer_scalar"},
+    // of experts beside the MLP
+    {"post_feedforward_layernorm_1.*", "post_feedforward_layernorm_1.*"},
+    {"post_feedforward_layernorm_2.*", "post_feedforward_layernorm_2.*"},
+    {"pre_feedforward_layernorm_2.*", "pre_feedforward_layernorm_2.*"},
+    {"mlp.shared_expert.gate_proj.*", "mlp.gate_proj.*"},
+    {"mlp.shared_expert.up_proj.*", "mlp.up_proj.*"},
+    {"mlp.shared_expert.down_proj.*", "mlp.down_proj.*"},
+    {"mlp.router.weight", "router.proj.weight"},
+    {"mlp.router.scale", "router.scale"},
+    {"mlp.router.expert_scale", "router.per_expert_scale"},
+    {"mlp.experts.{e}.gate_proj.weight", "experts.gate_up_proj", kFirstHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.up_proj.weight", "experts.gate_up_proj", kSecondHalf, kExpertsOutputInput},
+    {"mlp.experts.{e}.down_proj.weight", "experts.down_proj", kAll, kExpertsOutputInput},
 };
 
 constexpr StoredForm kPhi3Layer[] = {

@@ -46,7 +46,9 @@ ValueId normed_blocks_layer(StepBuilder& step, ValueId x, int64_t layer) {
 ValueId sandwich_layer(StepBuilder& step, ValueId x, int64_t layer) {
   const ValueId attended = step.attention(step.norm(x, layer_name(layer, kInputNorm)), layer);
   x = add(step, x, step.norm(attended, layer_name(layer, kSecondNorm)));
-  const ValueId fed = step.mlp(step.norm(x, layer_name(layer, "pre_feedforward_layernorm")), layer);
+  const ValueId mlp_in = step.norm(x, layer_name(layer, "pre_feedforward_layernorm"));
+  const ValueId fed =
+      step.spec().experts_beside_mlp ? step.mlp_beside_experts(x, mlp_in, layer) : step.mlp(mlp_in, layer);
   x = add(step, x, step.norm(fed, layer_name(layer, "post_feedforward_layernorm")));
   return step.scale_layer(step.add_layer_input(x, layer), layer);
 }

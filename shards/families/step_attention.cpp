@@ -65,8 +65,9 @@ StepBuilder::LayerHeads StepBuilder::heads_of(int64_t layer, const partition::Ra
   return {spec_.heads_of(layer), {part.heads.query, own.heads}, own.rows};
 }
 
-/// Norms each of `count` heads by one weight, which is whole on every rank.
+/// Norms each of `count` heads by one weight, which is whole on every rank, or by none.
 ValueId StepBuilder::head_norm(ValueId x, const std::string& name, const LayerHeads& heads, int64_t count) {
+  if (spec_.plain_head_norm) return rms_norm(x, std::nullopt, count);
   return rms_norm(x, whole_weight(name, {heads.shape.head_dim}), count);
 }
 
@@ -214,7 +215,7 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
   };
   if (spec_.norm_across_heads) {  // those of k: in key_values
     q = gathered_norm(q, prefix + "q_norm.weight", query, query_columns(layer));
-  } else if (spec_.query_key_norm && !spec_.norm_after_rope) {
+  } else if (spec_.norms_heads(layer) && !spec_.norm_after_rope) {
     norm_heads();
   }
   graph::AttentionOptions options = attention_options(layer, prefix);
@@ -227,7 +228,7 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
     q = rotate(q, rotation, queries, position_);
     if (own) own->first = rotate(own->first, rotation, keys, position_);
   }
-  if (spec_.query_key_norm && spec_.norm_after_rope) {
+  if (spec_.norms_heads(layer) && spec_.norm_after_rope) {
     norm_heads();
     if (options.pinned_q) options.pinned_q = head_norm(*options.pinned_q, prefix + "q_norm.weight", heads, queries);
   }

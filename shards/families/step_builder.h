@@ -52,6 +52,9 @@ class StepBuilder {
   /// dt[T, d]: the MLP that the spec describes, summed over the ranks; `mlp.…`.
   graph::ValueId mlp(graph::ValueId x, int64_t layer);
 
+  /// dt[T, d]: Gemma 4's MLP of `normed` plus its experts of x, each summed over the ranks and normed.
+  graph::ValueId mlp_beside_experts(graph::ValueId x, graph::ValueId normed, int64_t layer);
+
   /// dt[T, d]: attention(x) + mlp(y), with one all-reduce of both, side by side, where they have the same leaves.
   /// Each is summed and rounded by itself, so the bits are those of two all-reduces.
   graph::ValueId attention_plus_mlp(graph::ValueId x, graph::ValueId y, int64_t layer);
@@ -162,7 +165,8 @@ class StepBuilder {
   Partial dense_partial(graph::ValueId x, const std::string& prefix, const Columns& columns);
   Partial dense_partial(graph::ValueId x, int64_t layer);
   graph::ValueId route(graph::ValueId x, const std::string& prefix);
-  Partial experts_partial(graph::ValueId x, const std::string& prefix);
+  Partial experts_partial(graph::ValueId x, graph::ValueId routes, const std::string& prefix);
+  graph::ValueId float_weight(const std::string& name, const Shape& shape);
   graph::ValueId expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
                                 const std::vector<Range>& ranges);
 

@@ -1,6 +1,8 @@
 // A layer's MLP: plain, gated, or a mixture of gated experts, with one that all tokens share or without.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "shards/families/step_builder.h"
 
 namespace lockstep::families {
@@ -11,7 +13,7 @@ using graph::ValueId;
 ValueId StepBuilder::mlp(ValueId x, int64_t layer) {
   if (!spec_.has_experts(layer)) return reduce(dense_partial(x, layer));
   const std::string prefix = fmt::format("model.layers.{}.mlp.", layer);
-  const Partial experts = experts_partial(x, prefix);
+  const Partial experts = experts_partial(x, route(x, prefix), prefix);
   if (spec_.shared_expert_size == 0) return reduce(experts);
   const Partial shared = dense_partial(x, prefix + "shared_expert.", columns_of(partition_.shared_expert));
   auto [sum, shared_sum] = reduce(experts, shared);
@@ -21,6 +23,17 @@ ValueId StepBuilder::mlp(ValueId x, int64_t layer) {
     shared_sum = graph_.scale_rows(shared_sum, graph_.activation(logit, "sigmoid"));
   }
   return graph_.add(sum, shared_sum);
+}
+
+ValueId StepBuilder::mlp_beside_experts(ValueId x, ValueId normed, int64_t layer) {
+  const std::string at = fmt::format("model.layers.{}.", layer), prefix = at + "mlp.";
+  const Partial beside = dense_partial(normed, prefix + "shared_expert.", columns_of(partition_.shared_expert));
+  const ValueId routed = rms_norm(x, whole_weight(prefix + "router.scale", {spec_.hidden_size}), 1);
+  const double root = 1.0 / std::sqrt(static_cast<double>(spec_.hidden_size));
+  const ValueId routes = graph_.multiply(route(graph_.scale(routed, root), prefix),
+                                         float_weight(prefix + "router.expert_scale", {spec_.experts}));
+  const auto [own, sum] = reduce(beside, experts_partial(norm(x, at + "pre_feedforward_layernorm_2"), routes, prefix));
+  return graph_.add(norm(own, at + "post_feedforward_layernorm_1"), norm(sum, at + "post_feedforward_layernorm_2"));
 }
 
 StepBuilder::Columns StepBuilder::columns_of(const partition::ColumnSplit& split) const {
@@ -63,6 +76,12 @@ ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string
   return graph_.weight(prefix + "experts." + name, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
 }
 
+/// A whole vector in float32: factors of weights, or what decides between scores that differ little.
+ValueId StepBuilder::float_weight(const std::string& name, const Shape& shape) {
+  tensors_.emplace(name, shape);
+  return graph_.weight(name, {DType::kFloat32, shape}, {{name, {{0, shape[0]}}}});
+}
+
 ValueId StepBuilder::route(ValueId x, const std::string& prefix) {
   const checkpoint::RouterSpec& router = spec_.router;
   std::optional<ValueId> bias;
@@ -78,20 +97,15 @@ ValueId StepBuilder::route(ValueId x, const std::string& prefix) {
       .group_score = router.group_score == checkpoint::RouterSpec::GroupScore::kBest ? "best" : "best_two",
       .least_sum = router.least_sum,
       .scale = router.scale};
-  if (router.has_bias) {  // in float32, because it decides between scores that differ little
-    const std::string name = prefix + "router.score_bias";
-    tensors_.emplace(name, Shape{spec_.experts});
-    options.bias = graph_.weight(name, {DType::kFloat32, {spec_.experts}}, {{name, {{0, spec_.experts}}}});
-  }
+  if (router.has_bias) options.bias = float_weight(prefix + "router.score_bias", {spec_.experts});
   return graph_.moe_route(logits, options);
 }
 
-StepBuilder::Partial StepBuilder::experts_partial(ValueId x, const std::string& prefix) {
+StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, const std::string& prefix) {
   const int64_t hidden = spec_.hidden_size;
   const Range columns = part_.mlp_columns, all{0, hidden};
   const Shape up_shape{spec_.intermediate_size, hidden}, down_shape{hidden, spec_.intermediate_size};
-  std::vector<ValueId> operands{x, route(x, prefix),
-                                expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
+  std::vector<ValueId> operands{x, routes, expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
                                 expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
                                 expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
   if (spec_.mlp_bias) {

@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Family,
                                            "gemma2_alternating_windows",              // soft caps, windows, four norms
                                            "gemma4_keys_are_values",                  // two shapes of heads
                                            "gemma4_layer_inputs_shared_caches",       // layers without own caches
+                                           "gemma4_mlp_beside_experts",               // one reduction of both
                                            "gpt_oss_mxfp4",                           // packed experts, sinks
                                            "llama_nine_heads_llama3_tied",            // uneven heads
                                            "mixtral_packed_window",                   // experts, windows

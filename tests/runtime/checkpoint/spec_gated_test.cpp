@@ -313,9 +313,13 @@ TEST(ParseLlama4, ReadsChunksTemperatureAndExperts) {
   EXPECT_THAT(parse(with(llama4(), {{"attention_chunk_size", nullptr}})).value().windows, ElementsAre(0, 0, 0, 0));
   const json types = {"full_attention", "chunked_attention", "full_attention", "full_attention"};
   EXPECT_THAT(parse(with(llama4(), {{"layer_types", types}})).value().windows, ElementsAre(0, 32, 0, 0));
-  expect_refusals(llama4(), {{{{"use_qk_norm", true}}, kUnsupported, "use_qk_norm: found true, expected false"},
-                             {{{"use_qk_norm", nullptr}}, kUnsupported, "use_qk_norm: found true, expected false"},
-                             {{{"layer_types", {"full_attention"}}}, kInvalid, "layer_types"},
+  EXPECT_FALSE(spec.norms_heads(0));
+  for (const json& norms : {json(true), json()}) {
+    const ModelSpec normed = parse(with(llama4(), {{"use_qk_norm", norms}})).value();
+    EXPECT_TRUE(normed.plain_head_norm && normed.norm_after_rope);
+    EXPECT_TRUE(normed.norms_heads(0) && !normed.norms_heads(3));  // only where it rotates
+  }
+  expect_refusals(llama4(), {{{{"layer_types", {"full_attention"}}}, kInvalid, "layer_types"},
                              {{{"moe_layers", 1}}, kInvalid, "moe_layers: found 1, expected an array"}});
 }
 

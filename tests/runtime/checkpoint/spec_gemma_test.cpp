@@ -216,6 +216,19 @@ TEST(ParseGemma4, LetsItsLastLayersShareTheCacheOfTheLastLayerOfTheirKind) {
   EXPECT_THAT(sizes, ElementsAre(96, 96, 96, 192, 192));
 }
 
+TEST(ParseGemma4, HasExpertsBesideTheMlpOfEveryLayer) {
+  const json keys = {
+      {"enable_moe_block", true}, {"num_experts", 4}, {"top_k_experts", 2}, {"moe_intermediate_size", 24}};
+  const ModelSpec spec = parse(with(smallest("gemma4_text"), keys)).value();
+  EXPECT_TRUE(spec.experts_beside_mlp);
+  EXPECT_EQ(spec.shared_expert_size, 96);
+  EXPECT_EQ(spec.intermediate_size, 24);
+  EXPECT_EQ(spec.experts, 4);
+  EXPECT_EQ(spec.experts_per_token, 2);
+  EXPECT_EQ(spec.expert_layers(), spec.layers);
+  EXPECT_EQ(spec.router, RouterSpec{});
+}
+
 TEST(ParseGemma4, RefusesWhatItCannotRun) {
   const json types = {"sliding_attention", "full_attention"};
   const json uneven = {{"0", {{"head_dim", 8}}}};
@@ -223,7 +236,17 @@ TEST(ParseGemma4, RefusesWhatItCannotRun) {
   expect_refusals(
       smallest("gemma4_text"),
       {{{{"use_bidirectional_attention", "all"}}, kUnsupported, "use_bidirectional_attention: found \"all\""},
-       {{{"enable_moe_block", true}}, kUnsupported, "enable_moe_block: found true"},
+       {{{"enable_moe_block", true}}, kInvalid, "moe_intermediate_size"},
+       {{{"enable_moe_block", true}, {"num_experts", 4}, {"top_k_experts", 5}, {"moe_intermediate_size", 24}},
+        kInvalid,
+        "top_k_experts: found 5, expected 1 to 4"},
+       {{{"enable_moe_block", true},
+         {"num_hidden_layers", 2},
+         {"layer_types", {"full_attention", "full_attention"}},
+         {"num_kv_shared_layers", 1},
+         {"use_double_wide_mlp", true}},
+        kUnsupported,
+        "use_double_wide_mlp: found true, expected false beside experts"},
        {{{"layer_types", types}, {"num_kv_shared_layers", 1}},
         kInvalid,
         "num_kv_shared_layers: found 1, expected a layer"},
