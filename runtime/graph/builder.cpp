@@ -86,8 +86,10 @@ ValueId GraphBuilder::all_gather(ValueId x, std::vector<int64_t> parts) {
   return add_result(Op::kAllGather, {x}, {{"parts", std::move(parts)}});
 }
 
-ValueId GraphBuilder::lookup(ValueId index, ValueId table, int64_t offset) {
-  return add_result(Op::kLookup, {index, table}, {{"offset", offset}});
+ValueId GraphBuilder::lookup(ValueId index, ValueId table, int64_t offset, std::optional<int64_t> otherwise) {
+  Attributes attributes{{"offset", offset}};
+  if (otherwise) attributes.emplace("otherwise", *otherwise);
+  return add_result(Op::kLookup, {index, table}, std::move(attributes));
 }
 
 ValueId GraphBuilder::add(ValueId x, ValueId y) { return add_result(Op::kAdd, {x, y}, {}); }
@@ -107,6 +109,22 @@ ValueId GraphBuilder::scale_by_position(ValueId x, ValueId position, ValueId fac
 }
 
 ValueId GraphBuilder::soft_cap(ValueId x, double cap) { return add_result(Op::kSoftCap, {x}, {{"cap", cap}}); }
+
+ValueId GraphBuilder::cut_off(ValueId x, double deviations) {
+  return add_result(Op::kCutOff, {x}, {{"deviations", deviations}});
+}
+
+ValueId GraphBuilder::match_magnitude(ValueId x, ValueId like, double least) {
+  return add_result(Op::kMatchMagnitude, {x, like}, {{"least", least}});
+}
+
+ValueId GraphBuilder::weighted_sum(ValueId factors, int64_t first, const std::vector<ValueId>& terms, double offset) {
+  std::vector<ValueId> operands{factors};
+  operands.insert(operands.end(), terms.begin(), terms.end());
+  Attributes attributes{{"first", first}};
+  if (offset != 0.0) attributes.emplace("offset", offset);
+  return add_result(Op::kWeightedSum, std::move(operands), std::move(attributes));
+}
 
 ValueId GraphBuilder::rms_norm(ValueId x, std::optional<ValueId> weight, double epsilon, int64_t heads,
                                std::optional<double> offset) {

@@ -88,8 +88,9 @@ class GraphBuilder {
   ValueId all_reduce(ValueId partial, const BlockSplit& split, DType result);
   /// dt[R, Σ parts]: the ranks' columns side by side; rank r contributes `parts[r]` columns.
   ValueId all_gather(ValueId x, std::vector<int64_t> parts);
-  /// dt[T, d]: row `index + offset` of a table that every rank holds completely.
-  ValueId lookup(ValueId index, ValueId table, int64_t offset);
+  /// dt[T, d]: row `index + offset` of a table, of which every rank holds all rows; for an index outside it, zeros or
+  /// the row `otherwise`.
+  ValueId lookup(ValueId index, ValueId table, int64_t offset, std::optional<int64_t> otherwise = std::nullopt);
   /// x + y; y may be one row that is added to each.
   ValueId add(ValueId x, ValueId y);
   /// f32[roots, T, N + M]: two partial results with the same leaves side by side. One all_reduce then serves both, and
@@ -103,6 +104,12 @@ class GraphBuilder {
   /// x · factors[(position + offset) / every]; the last factor beyond.
   ValueId scale_by_position(ValueId x, ValueId position, ValueId factors, int64_t every, int64_t offset);
   ValueId soft_cap(ValueId x, double cap);
+  /// max(x − (mean + deviations · standard deviation), 0) with the mean and deviation of each row.
+  ValueId cut_off(ValueId x, double deviations);
+  /// x times the root mean square of each row of `like`, divided by its own; a mean square counts as at least `least`.
+  ValueId match_magnitude(ValueId x, ValueId like, double least);
+  /// Σ (factors[:, first + i] + offset) · terms[i] for at most `kMostTerms` terms.
+  ValueId weighted_sum(ValueId factors, int64_t first, const std::vector<ValueId>& terms, double offset = 0.0);
   /// Applies RMS norm to each of `heads` groups of columns; the factor is the weight (1 without one) plus the offset.
   /// An offset, even of 0, means that only the product with the factor is rounded.
   ValueId rms_norm(ValueId x, std::optional<ValueId> weight, double epsilon, int64_t heads = 1,

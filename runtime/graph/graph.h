@@ -44,6 +44,9 @@ enum class Op {
   kScaleRows,
   kScaleByPosition,
   kSoftCap,
+  kCutOff,
+  kMatchMagnitude,
+  kWeightedSum,
   kRmsNorm,
   kLayerNorm,
   kRope,
@@ -75,6 +78,9 @@ std::string_view to_string(Op op);
 std::optional<Op> op_from_name(std::string_view name);
 /// Whether all ranks execute it together.
 bool is_collective(Op op);
+
+/// The most terms of a weighted sum.
+inline constexpr size_t kMostTerms = 8;
 
 /// Whether it updates its operand number `operand`, a state.
 bool updates_operand(Op op, size_t operand);

@@ -27,6 +27,11 @@ Result<void> check_not_negative(const OperationUse& use, std::string_view name) 
   return attribute_misfit(name, use.node.number(name), "0 or more");
 }
 
+Result<void> check_positive(const OperationUse& use, std::string_view name) {
+  if (use.node.number(name) > 0) return ok();
+  return attribute_misfit(name, use.node.number(name), "above 0");
+}
+
 Result<void> check_one_of(const OperationUse& use, std::string_view name,
                           std::initializer_list<std::string_view> allowed) {
   const std::string& found = use.node.text(name);
@@ -171,7 +176,19 @@ Result<void> check_join_partials(OperationUse& use) {
 Result<void> check_lookup(OperationUse& use) {
   const int64_t offset = use.node.integer("offset");
   if (offset < 0 || offset > kMaxSize) return attribute_misfit("offset", offset, "0 or more");
-  return ok();
+  if (!use.node.has("otherwise")) return ok();
+  const int64_t row = use.node.integer("otherwise"), rows = use.symbols.size("P");
+  if (row >= 0 && row < rows) return ok();
+  return attribute_misfit("otherwise", row, fmt::format("a row of {}", rows));
+}
+
+Result<void> check_match_magnitude(OperationUse& use) { return check_positive(use, "least"); }
+
+Result<void> check_weighted_sum(OperationUse& use) {
+  const auto terms = static_cast<int64_t>(use.node.operands.size()) - 1;
+  const int64_t first = use.node.integer("first"), factors = use.symbols.size("K");
+  if (first >= 0 && first <= factors - terms) return ok();
+  return attribute_misfit("first", first, fmt::format("{} of {} factors", terms, factors));
 }
 
 Result<void> check_multiply(OperationUse& use) {
@@ -337,10 +354,7 @@ Result<void> check_scale_by_position(OperationUse& use) {
   return misfit("operand 2 (factors): found none, expected 1 or more");
 }
 
-Result<void> check_soft_cap(OperationUse& use) {
-  if (use.node.number("cap") > 0) return ok();
-  return attribute_misfit("cap", use.node.number("cap"), "above 0");
-}
+Result<void> check_soft_cap(OperationUse& use) { return check_positive(use, "cap"); }
 
 Result<void> check_accept(OperationUse& use) {
   const int64_t rows = use.symbols.size("T"), slots = use.graph.slots;

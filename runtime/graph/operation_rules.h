@@ -14,6 +14,8 @@ Result<void> check_first_rows(OperationUse& use);
 Result<void> check_columns(OperationUse& use);
 Result<void> check_join_partials(OperationUse& use);
 Result<void> check_lookup(OperationUse& use);
+Result<void> check_match_magnitude(OperationUse& use);
+Result<void> check_weighted_sum(OperationUse& use);
 Result<void> check_multiply(OperationUse& use);
 Result<void> check_rms_norm(OperationUse& use);
 Result<void> check_layer_norm(OperationUse& use);

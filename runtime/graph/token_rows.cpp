@@ -20,6 +20,9 @@ bool keeps_rows(Op op) {
     case Op::kScaleRows:
     case Op::kScaleByPosition:
     case Op::kSoftCap:
+    case Op::kCutOff:
+    case Op::kMatchMagnitude:
+    case Op::kWeightedSum:
     case Op::kRmsNorm:
     case Op::kLayerNorm:
     case Op::kRope:

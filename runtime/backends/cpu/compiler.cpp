@@ -157,12 +157,15 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kScale:
     case Op::kScaleRows:
     case Op::kScaleByPosition:
+    case Op::kWeightedSum:
     case Op::kSoftCap:
     case Op::kActivation:
     case Op::kGatedActivation: lower_columnwise(node); break;
     case Op::kJoinPartials: lower_join_partials(node); break;
+    case Op::kCutOff:
+    case Op::kMatchMagnitude:
     case Op::kRmsNorm:
-    case Op::kLayerNorm: lower_norm(node); break;
+    case Op::kLayerNorm: lower_rowwise(node); break;
     case Op::kRope: lower_rope(node); break;
     case Op::kClampPositions: lower_clamp_positions(node); break;
     case Op::kKvAppend: lower_kv_append(node); break;

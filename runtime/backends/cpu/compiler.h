@@ -58,7 +58,7 @@ class Compiler {
   void lower_lookup(const Node& node);
   void lower_columnwise(const Node& node);
   void lower_join_partials(const Node& node);
-  void lower_norm(const Node& node);
+  void lower_rowwise(const Node& node);
   void lower_moe_route(const Node& node);
   Result<void> lower_moe_experts(const Node& node);
   void lower_columns(const Node& node);
@@ -88,7 +88,8 @@ class Compiler {
   ColumnWork multiplied(const Node& node) const;
   ColumnWork gated(const Node& node) const;
   ColumnWork scaled_by_position(const Node& node) const;
-  /// For norms of whole rows.
+  ColumnWork weighted_sum(const Node& node) const;
+  /// For nodes that need whole rows, such as norms.
   RowWork row_work(const Node& node) const;
   /// The weights of an RMS norm; no data: 1.
   ConstRow norm_weight(const Node& norm) const;

@@ -1,5 +1,6 @@
 // Lowering of columnwise operations, as separate stages or after the product of the columns.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/backends/cpu/compiler.h"
@@ -61,6 +62,7 @@ Compiler::ColumnWork Compiler::column_work(const Node& node) const {
         scale(x.const_row(row, column), dst.row(row, column), count, *reinterpret_cast<const float*>(factors.at(row)));
       };
     case Op::kScaleByPosition: return scaled_by_position(node);
+    case Op::kWeightedSum: return weighted_sum(node);
     case Op::kSoftCap:
       return [=, cap = static_cast<float>(node.number("cap")), soft_cap = kernels_.soft_cap](
                  int64_t row, int64_t column, int64_t count) {
@@ -99,6 +101,24 @@ Compiler::ColumnWork Compiler::scaled_by_position(const Node& node) const {
           dst = result(node), scale = kernels_.scale](int64_t row, int64_t column, int64_t count) {
     const int64_t place = std::clamp<int64_t>((position[row] + offset) / every, 0, last);
     scale(x.const_row(row, column), dst.row(row, column), count, factors[place]);
+  };
+}
+
+Compiler::ColumnWork Compiler::weighted_sum(const Node& node) const {
+  std::vector<Tensor> terms;
+  for (size_t term = 1; term < node.operands.size(); ++term) terms.push_back(operand(node, term));
+  return [terms = std::move(terms), factors = operand(node, 0), first = node.integer("first"),
+          offset = static_cast<float>(node.number_or("offset", 0.0)), dst = result(node), convert = kernels_.convert,
+          weighted_sum = kernels_.weighted_sum](int64_t row, int64_t column, int64_t count) {
+    const int64_t used = std::ssize(terms);
+    std::array<float, graph::kMostTerms> weights;
+    std::array<ConstRow, graph::kMostTerms> rows;
+    convert(factors.const_row(row, first), {reinterpret_cast<std::byte*>(weights.data()), DType::kFloat32}, used);
+    for (size_t term = 0; term < terms.size(); ++term) {
+      weights[term] += offset;
+      rows[term] = terms[term].const_row(row, column);
+    }
+    weighted_sum(rows.data(), weights.data(), used, dst.row(row, column), count);
   };
 }
 

@@ -36,10 +36,11 @@ Result<void> Compiler::lower_embedding(const Node& node) {
 
 void Compiler::lower_lookup(const Node& node) {
   add_shared([index = operand(node, 0).as<int32_t>(), table = operand(node, 1), dst = result(node),
-              offset = node.integer("offset")](Part part) {
+              offset = node.integer("offset"), otherwise = node.integer_or("otherwise", -1)](Part part) {
     const Share share = share_of(dst.used_rows(), part);
     for (int64_t row = share.begin; row < share.end; ++row) {
-      const int64_t from = index[row] + offset;
+      int64_t from = index[row] + offset;
+      if (from < 0 || from >= table.rows) from = otherwise;
       if (from < 0 || from >= table.rows) {
         std::memset(dst.at(row), 0, dst.stride);
       } else {
@@ -60,6 +61,18 @@ ConstRow Compiler::norm_weight(const Node& norm) const {
 
 Compiler::RowWork Compiler::row_work(const Node& node) const {
   const Tensor x = operand(node, 0), like = result(node);
+  if (node.op == graph::Op::kCutOff) {
+    return [=, deviations = static_cast<float>(node.number("deviations")), cut_off = kernels_.cut_off](int64_t row,
+                                                                                                       std::byte* dst) {
+      cut_off(x.const_row(row), {dst, like.dtype}, like.columns, deviations);
+    };
+  }
+  if (node.op == graph::Op::kMatchMagnitude) {
+    return [=, model = operand(node, 1), least = static_cast<float>(node.number("least")),
+            match_magnitude = kernels_.match_magnitude](int64_t row, std::byte* dst) {
+      match_magnitude(x.const_row(row), model.const_row(row), {dst, like.dtype}, like.columns, least);
+    };
+  }
   const double epsilon = node.number("epsilon");
   if (node.op == graph::Op::kLayerNorm) {
     const Tensor w = operand(node, 1);
@@ -75,12 +88,12 @@ Compiler::RowWork Compiler::row_work(const Node& node) const {
   };
 }
 
-void Compiler::lower_norm(const Node& node) {
+void Compiler::lower_rowwise(const Node& node) {
   const int64_t heads = node.integer_or("heads", 1);
   if (heads > 1) return lower_heads(result(node), heads, head_work(node));
-  add_shared([dst = result(node), norm = row_work(node)](Part part) {
+  add_shared([dst = result(node), work = row_work(node)](Part part) {
     const Share share = share_of(dst.used_rows(), part);
-    for (int64_t row = share.begin; row < share.end; ++row) norm(row, dst.at(row));
+    for (int64_t row = share.begin; row < share.end; ++row) work(row, dst.at(row));
   });
 }
 

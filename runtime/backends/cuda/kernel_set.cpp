@@ -47,6 +47,9 @@ std::vector<KernelRow> make_rows() {
   rows.add<ScaleRowsParameters>("map", "scale_rows", types, kMapThreads);
   rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
   rows.add<LayerNormParameters>("layer_norm", "layer_norm", types, kNormThreads, kNorm);
+  rows.add<StreamParameters>("streams", "cut_off", types, kNormThreads, kNorm);
+  rows.add<StreamParameters>("streams", "match_magnitude", types, kNormThreads, kNorm);
+  rows.add<WeightedSumParameters>("streams", "weighted_sum", types, kMapThreads);
   rows.add<ConvolveParameters>("recurrence", "causal_conv", types, kConvolveThreads);
   rows.add<DeltaRowParameters>("recurrence", "delta_norm", types, kDeltaThreads, 16 * sizeof(float));
   rows.add<DeltaRuleParameters>("recurrence", "delta_rule", types, kDeltaThreads, sizeof(DeltaShared));

@@ -163,6 +163,7 @@ void Lowering::lower_owners(const Node& node) {
                                         .rows = rows_of(y),
                                         .offset = 0,
                                         .from_rows = static_cast<int32_t>(x.rows),
+                                        .otherwise = -1,
                                         .columns = static_cast<int32_t>(y.columns)};
     emit(sized("take_rows", y.dtype), parameters, y.rows);
     return;

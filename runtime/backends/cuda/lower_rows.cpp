@@ -9,6 +9,13 @@ namespace lockstep::cuda {
 
 using graph::Op;
 
+RowCount Lowering::rows_of(const Tensor& tensor) const {
+  const bool counts = tensor.is_token_rows && slot_of_rows_.has_value();
+  const uint64_t in_use = bases_.head + offsetof(HeadWords, rows_in_use);
+  return {.in_use = counts ? reinterpret_cast<const int32_t*>(in_use) : nullptr,
+          .rows = static_cast<int32_t>(tensor.rows)};
+}
+
 Result<void> Lowering::lower_embedding(const Node& node) {
   const graph::Value& table_value = graph_.value(node.operands[1]);
   const auto known = layout_.weights.find(table_value.name);
@@ -54,6 +61,7 @@ void Lowering::lower_rows(const Node& node) {
                                       .rows = rows_of(y),
                                       .offset = is_lookup ? static_cast<int32_t>(node.integer("offset")) : 0,
                                       .from_rows = static_cast<int32_t>(from.rows),
+                                      .otherwise = static_cast<int32_t>(node.integer_or("otherwise", -1)),
                                       .columns = static_cast<int32_t>(y.columns)};
   emit(sized("take_rows", y.dtype), parameters, y.rows);
 }
@@ -73,6 +81,7 @@ void Lowering::copy_rows(const Tensor& from, const Tensor& to) {
                                         .rows = rows_of(from),
                                         .offset = 0,
                                         .from_rows = static_cast<int32_t>(from.rows),
+                                        .otherwise = -1,
                                         .columns = static_cast<int32_t>(from.columns)};
     emit(sized("take_rows", from.dtype), parameters, from.columns > 0 ? from.rows : 0);
   }
@@ -157,6 +166,45 @@ void Lowering::lower_rms_norm(const Node& node) {
                                      .groups = static_cast<int32_t>(groups),
                                      .columns = static_cast<int32_t>(y.columns / groups)};
   emit(typed("rms_norm", x.dtype), parameters, y.rows * groups);
+}
+
+void Lowering::lower_stream(const Node& node) {
+  const bool matches = node.op == Op::kMatchMagnitude;
+  const Tensor& x = operand(node, 0);
+  const Tensor& like = operand(node, matches ? 1 : 0);
+  const Tensor& y = result(node);
+  const StreamParameters parameters{.x = x.data(),
+                                    .like = like.data(),
+                                    .y = y.data(),
+                                    .x_stride = x.stride,
+                                    .like_stride = like.stride,
+                                    .y_stride = y.stride,
+                                    .rows = rows_of(y),
+                                    .columns = static_cast<int32_t>(y.columns),
+                                    .number = static_cast<float>(node.number(matches ? "least" : "deviations"))};
+  emit(typed(matches ? "match_magnitude" : "cut_off", y.dtype), parameters, y.rows);
+}
+
+void Lowering::lower_weighted_sum(const Node& node) {
+  static_assert(kMostTermsOfSum == graph::kMostTerms);
+  const Tensor& factors = operand(node, 0);
+  const Tensor& y = result(node);
+  WeightedSumParameters parameters{};
+  parameters.factors = reinterpret_cast<const void*>(
+      factors.address + static_cast<uint64_t>(node.integer("first") * factors.element_size()));
+  parameters.factors_stride = factors.stride;
+  parameters.terms = static_cast<int32_t>(node.operands.size()) - 1;
+  for (int term = 0; term < parameters.terms; ++term) {
+    const Tensor& x = operand(node, static_cast<size_t>(term) + 1);
+    parameters.x[term] = x.data();
+    parameters.x_strides[term] = x.stride;
+  }
+  parameters.y = y.data();
+  parameters.y_stride = y.stride;
+  parameters.rows = rows_of(y);
+  parameters.columns = static_cast<int32_t>(y.columns);
+  parameters.offset = static_cast<float>(node.number_or("offset", 0.0));
+  emit(typed("weighted_sum", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
 }
 
 void Lowering::lower_layer_norm(const Node& node) {

@@ -322,6 +322,9 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kScaleRows:
     case Op::kScaleByPosition: lower_scale_rows(node); break;
     case Op::kRmsNorm: lower_rms_norm(node); break;
+    case Op::kCutOff:
+    case Op::kMatchMagnitude: lower_stream(node); break;
+    case Op::kWeightedSum: lower_weighted_sum(node); break;
     case Op::kLayerNorm: lower_layer_norm(node); break;
     case Op::kRope: lower_rope(node); break;
     case Op::kCausalConv: lower_causal_conv(node); break;
@@ -372,13 +375,6 @@ uint64_t Lowering::scratch(int64_t bytes) {
   const int64_t offset = space_.take(padded(bytes));
   scratch_.emplace_back(offset, padded(bytes));
   return bases_.workspace + static_cast<uint64_t>(offset);
-}
-
-RowCount Lowering::rows_of(const Tensor& tensor) const {
-  const bool counts = tensor.is_token_rows && slot_of_rows_.has_value();
-  const uint64_t in_use = bases_.head + offsetof(HeadWords, rows_in_use);
-  return {.in_use = counts ? reinterpret_cast<const int32_t*>(in_use) : nullptr,
-          .rows = static_cast<int32_t>(tensor.rows)};
 }
 
 const int32_t* Lowering::slot_of_padding() const {

@@ -97,6 +97,8 @@ class Lowering {
   void lower_scale_rows(const Node& node);
   void lower_rms_norm(const Node& node);
   void lower_layer_norm(const Node& node);
+  void lower_stream(const Node& node);
+  void lower_weighted_sum(const Node& node);
   void lower_rope(const Node& node);
   RunRows runs_of(const Tensor& result, const Tensor& slot, const Tensor& position) const;
   void lower_causal_conv(const Node& node);

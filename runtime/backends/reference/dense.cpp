@@ -39,13 +39,14 @@ struct BlockProduct {
   }
 };
 
-/// Row `index + offset` of a table for every index; zeros outside it.
-void look_up(const Tensor& index, const Tensor& table, int64_t offset, const Tensor& dst) {
+/// Row `index + offset` of a table for every index; outside it, row `otherwise` or zeros.
+void look_up(const Tensor& index, const Tensor& table, int64_t offset, const Tensor& dst, int64_t otherwise = -1) {
   const int64_t width = table.columns();
   for (int64_t t = 0; t < index.elements(); ++t) {
-    const int64_t row = index.ints()[t] + offset;
+    int64_t row = index.ints()[t] + offset;
+    if (row < 0 || row >= table.type.shape[0]) row = otherwise;
     float* dst_row = dst.floats() + t * width;
-    if (0 <= row && row < table.type.shape[0]) {
+    if (row >= 0) {
       std::copy_n(table.floats() + row * width, width, dst_row);
     } else {
       std::fill_n(dst_row, width, 0.0f);
@@ -61,7 +62,8 @@ Result<void> embedding(const Call& call, const Environment&) {
 }
 
 Result<void> lookup(const Call& call, const Environment&) {
-  look_up(call.operands[0], call.operands[1], call.node.integer("offset"), *call.result);
+  look_up(call.operands[0], call.operands[1], call.node.integer("offset"), *call.result,
+          call.node.integer_or("otherwise", -1));
   return ok();
 }
 

@@ -27,6 +27,9 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kScaleRows: return scale_rows;
     case graph::Op::kScaleByPosition: return scale_by_position;
     case graph::Op::kSoftCap: return soft_cap;
+    case graph::Op::kCutOff: return cut_off;
+    case graph::Op::kMatchMagnitude: return match_magnitude;
+    case graph::Op::kWeightedSum: return weighted_sum;
     case graph::Op::kRmsNorm: return rms_norm;
     case graph::Op::kLayerNorm: return layer_norm;
     case graph::Op::kRope: return rope;

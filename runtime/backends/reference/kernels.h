@@ -43,6 +43,9 @@ Result<void> select_rows(const Call& call, const Environment&);
 Result<void> first_rows(const Call& call, const Environment&);
 
 // rowwise.cpp
+Result<void> cut_off(const Call& call, const Environment&);
+Result<void> match_magnitude(const Call& call, const Environment&);
+Result<void> weighted_sum(const Call& call, const Environment&);
 Result<void> rms_norm(const Call& call, const Environment&);
 Result<void> layer_norm(const Call& call, const Environment&);
 Result<void> scale_rows(const Call& call, const Environment&);

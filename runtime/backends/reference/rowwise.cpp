@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
 
 #include "runtime/backends/reference/activations.h"
 #include "runtime/backends/reference/kernels.h"
@@ -32,6 +33,28 @@ Result<void> activate(std::string_view name, aten::ConstMatrix x, aten::Matrix d
   return ok();
 }
 
+namespace {
+
+float mean_square(std::span<const float> row) {
+  float squares = 0;
+  for (const float x : row) squares += x * x;
+  return squares / static_cast<float>(row.size());
+}
+
+struct Moments {
+  float mean, variance;
+};
+
+Moments moments_of(std::span<const float> row) {
+  float sum = 0, squares = 0;
+  for (const float x : row) sum += x;
+  const float mean = sum / static_cast<float>(row.size());
+  for (const float x : row) squares += (x - mean) * (x - mean);
+  return {mean, squares / static_cast<float>(row.size())};
+}
+
+}  // namespace
+
 Result<void> rms_norm(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const float* weight = call.operands.size() > 1 ? call.operands[1].floats() : nullptr;
@@ -43,9 +66,7 @@ Result<void> rms_norm(const Call& call, const Environment&) {
   for (int64_t g = 0; g < groups; ++g) {
     const float* src = x.floats() + g * width;
     float* dst = call.result->floats() + g * width;
-    float squares = 0;
-    for (int64_t i = 0; i < width; ++i) squares += src[i] * src[i];
-    const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
+    const float root = std::sqrt(mean_square({src, static_cast<size_t>(width)}) + epsilon);
     for (int64_t i = 0; i < width; ++i) {
       dst[i] = ((weight != nullptr ? weight[i] : 1.0f) + offset) * round_to(inner, src[i] / root);
     }
@@ -63,14 +84,57 @@ Result<void> layer_norm(const Call& call, const Environment&) {
   for (int64_t r = 0; r < x.rows(); ++r) {
     const float* src = x.floats() + r * width;
     float* dst = call.result->floats() + r * width;
-    float sum = 0;
-    for (int64_t i = 0; i < width; ++i) sum += src[i];
-    const float mean = sum / static_cast<float>(width);
-    float squares = 0;
-    for (int64_t i = 0; i < width; ++i) squares += (src[i] - mean) * (src[i] - mean);
-    const float root = std::sqrt(squares / static_cast<float>(width) + epsilon);
+    const auto [mean, variance] = moments_of({src, static_cast<size_t>(width)});
+    const float root = std::sqrt(variance + epsilon);
     for (int64_t i = 0; i < width; ++i) {
       dst[i] = (weight[i] + offset) * ((src[i] - mean) / root) + (bias != nullptr ? bias[i] : 0.0f);
+    }
+  }
+  return ok();
+}
+
+Result<void> cut_off(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const auto deviations = static_cast<float>(call.node.number("deviations"));
+  const int64_t width = x.columns();
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const float* src = x.floats() + r * width;
+    const auto [mean, variance] = moments_of({src, static_cast<size_t>(width)});
+    const float cut = mean + deviations * std::sqrt(variance);
+    for (int64_t i = 0; i < width; ++i) {
+      const float rest = src[i] - cut;
+      call.result->floats()[r * width + i] = rest < 0 ? 0.0f : rest;  // keeps NaN
+    }
+  }
+  return ok();
+}
+
+Result<void> match_magnitude(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const int64_t width = x.columns();
+  const auto least = static_cast<float>(call.node.number("least"));
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const float* src = x.floats() + r * width;
+    const float own = mean_square({src, static_cast<size_t>(width)});
+    const float target = std::sqrt(mean_square({call.operands[1].floats() + r * width, static_cast<size_t>(width)}));
+    const float factor = target / std::sqrt(own < least ? least : own);
+    for (int64_t i = 0; i < width; ++i) call.result->floats()[r * width + i] = src[i] * factor;
+  }
+  return ok();
+}
+
+Result<void> weighted_sum(const Call& call, const Environment&) {
+  const Tensor& factors = call.operands[0];
+  const auto offset = static_cast<float>(call.node.number_or("offset", 0.0));
+  const int64_t first = call.node.integer("first"), width = call.result->columns();
+  for (int64_t r = 0; r < call.result->rows(); ++r) {
+    const float* of_row = factors.floats() + r * factors.columns() + first;
+    for (int64_t i = 0; i < width; ++i) {
+      float sum = 0;
+      for (size_t term = 1; term < call.operands.size(); ++term) {
+        sum += (of_row[term - 1] + offset) * call.operands[term].floats()[r * width + i];
+      }
+      call.result->floats()[r * width + i] = sum;
     }
   }
   return ok();

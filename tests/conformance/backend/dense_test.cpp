@@ -145,6 +145,37 @@ TEST_P(DenseOperations, MultiplyByRowsByOneRowOrByOneFactor) {
   }
 }
 
+TEST_P(DenseOperations, CutOffWhatIsBelowManyDeviations) {
+  for (const int64_t width : {1, 8, 33, 576}) {
+    CaseBuilder b(header(/*rows=*/4));
+    b.builder.output("y", b.builder.cut_off(b.input("x", random({4, width}, 1, /*scale=*/3)), 0.75));
+    expect_case_conforms(std::move(b).finish());
+  }
+}
+
+TEST_P(DenseOperations, MatchTheMagnitudeOfOtherRows) {
+  for (const int64_t width : {1, 8, 33, 576}) {
+    for (const double least : {1e-5, 30.0}) {
+      CaseBuilder b(header(/*rows=*/4));
+      const ValueId x = b.input("x", random({4, width}, 1, /*scale=*/3));
+      b.builder.output("y", b.builder.match_magnitude(x, b.input("like", random({4, width}, 2)), least));
+      expect_case_conforms(std::move(b).finish());
+    }
+  }
+}
+
+TEST_P(DenseOperations, SumWeightedRows) {
+  for (const int64_t width : {1, 15, 16, 67}) {
+    CaseBuilder b(header(/*rows=*/5));
+    std::vector<ValueId> terms;
+    for (int i = 0; i < 4; ++i) terms.push_back(b.input(fmt::format("x{}", i), random({5, width}, i)));
+    const ValueId factors = b.input("factors", random({5, 9}, 8));
+    b.builder.output("four", b.builder.weighted_sum(factors, 5, terms));
+    b.builder.output("one", b.builder.weighted_sum(factors, 2, {terms[1]}, /*offset=*/1.0));
+    expect_case_conforms(std::move(b).finish(), /*roundings=*/2);
+  }
+}
+
 TEST_P(DenseOperations, RoundAResultBeforeItIsUsed) {
   CaseBuilder b(header(/*rows=*/3));
   const ValueId sum = b.builder.add(b.input("x", random({3, 50}, 1)), b.input("y", random({3, 50}, 2)));
@@ -256,7 +287,9 @@ TEST_P(DenseOperations, ActivateWithEveryFunction) {
 TEST_P(DenseOperations, LookUpRowsBehindAnOffset) {
   CaseBuilder b(header(/*rows=*/5));
   const ValueId index = b.input("index", int_tensor({5}, {0, 7, 8, -2, -3}));
-  b.builder.output("y", b.builder.lookup(index, b.weight("table", random({10, 19}, 1)), /*offset=*/2));
+  const ValueId table = b.weight("table", random({10, 19}, 1));
+  b.builder.output("y", b.builder.lookup(index, table, /*offset=*/2));
+  b.builder.output("or_one_row", b.builder.lookup(index, table, /*offset=*/7, /*otherwise=*/3));
   const Case c = std::move(b).finish();
   expect_conforms(backend(), c, /*tolerance=*/0);
   const std::vector<double> rows = numbers_of(run_on(backend(), c).outputs.at("y"));

@@ -11,9 +11,10 @@ namespace lockstep::conformance::scalar {
 namespace {
 
 /// Row `index + offset` of a table; zeros outside it.
-void look_up(const Array& index, const Array& table, int64_t offset, Array& y) {
+void look_up(const Array& index, const Array& table, int64_t offset, Array& y, int64_t otherwise = -1) {
   for (int64_t t = 0; t < y.rows(); ++t) {
-    const int64_t row = index.integer(t) + offset;
+    int64_t row = index.integer(t) + offset;
+    if (row < 0 || row >= table.rows()) row = otherwise;
     for (int64_t i = 0; i < y.columns(); ++i) y.at(t, i) = row >= 0 && row < table.rows() ? table.at(row, i) : 0.0;
   }
 }
@@ -53,6 +54,18 @@ double product(const graph::Node& node, const Array& x, int64_t t, const Array& 
   return dot_int8(x, t, w, n, columns, leaf, node.integer("int8"));
 }
 
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+Moments moments_of_row(const Array& x, int64_t row) {
+  const auto width = static_cast<double>(x.columns());
+  Moments moments;
+  for (int64_t i = 0; i < x.columns(); ++i) moments.mean += x.at(row, i) / width;
+  for (int64_t i = 0; i < x.columns(); ++i) moments.variance += std::pow(x.at(row, i) - moments.mean, 2) / width;
+  return moments;
+}
+
 }  // namespace
 
 void embedding(Rank& rank, const graph::Node& node) {
@@ -60,7 +73,8 @@ void embedding(Rank& rank, const graph::Node& node) {
 }
 
 void lookup(Rank& rank, const graph::Node& node) {
-  look_up(rank.operand(node, 0), rank.operand(node, 1), node.integer("offset"), rank.result(node));
+  look_up(rank.operand(node, 0), rank.operand(node, 1), node.integer("offset"), rank.result(node),
+          integer_or(node, "otherwise", -1));
 }
 
 void linear(Rank& rank, const graph::Node& node) {
@@ -152,6 +166,45 @@ void soft_cap(Rank& rank, const graph::Node& node) {
   for (size_t i = 0; i < x.size(); ++i) rank.result(node).v[i] = cap * std::tanh(x[i] / cap);
 }
 
+void cut_off(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const auto [mean, variance] = moments_of_row(x, r);
+    const double cut = mean + node.number("deviations") * std::sqrt(variance);
+    for (int64_t i = 0; i < x.columns(); ++i) y.at(r, i) = std::max(x.at(r, i) - cut, 0.0);
+  }
+}
+
+void match_magnitude(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  const auto mean_square = [](const Array& a, int64_t r) {
+    double sum = 0;
+    for (int64_t i = 0; i < a.columns(); ++i) sum += a.at(r, i) * a.at(r, i);
+    return sum / static_cast<double>(a.columns());
+  };
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    const double target = std::sqrt(mean_square(rank.operand(node, 1), r));
+    const double own = std::sqrt(std::max(mean_square(x, r), node.number("least")));
+    for (int64_t i = 0; i < x.columns(); ++i) y.at(r, i) = x.at(r, i) * (target / own);
+  }
+}
+
+void weighted_sum(Rank& rank, const graph::Node& node) {
+  const Array& factors = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  for (int64_t r = 0; r < y.rows(); ++r) {
+    for (int64_t i = 0; i < y.columns(); ++i) {
+      y.at(r, i) = 0;
+      for (size_t term = 1; term < node.operands.size(); ++term) {
+        const auto column = node.integer("first") + static_cast<int64_t>(term) - 1;
+        y.at(r, i) += (factors.at(r, column) + number_or(node, "offset", 0.0)) * rank.operand(node, term).at(r, i);
+      }
+    }
+  }
+}
+
 void rms_norm(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);
@@ -174,11 +227,8 @@ void rms_norm(Rank& rank, const graph::Node& node) {
 void layer_norm(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);
-  const auto width = static_cast<double>(x.columns());
   for (int64_t r = 0; r < x.rows(); ++r) {
-    double mean = 0, variance = 0;
-    for (int64_t i = 0; i < x.columns(); ++i) mean += x.at(r, i) / width;
-    for (int64_t i = 0; i < x.columns(); ++i) variance += (x.at(r, i) - mean) * (x.at(r, i) - mean) / width;
+    const auto [mean, variance] = moments_of_row(x, r);
     for (int64_t i = 0; i < x.columns(); ++i) {
       const double factor = rank.operand(node, 1).at(0, i) + node.number_or("offset", 0.0);
       const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, i) : 0.0;

@@ -269,6 +269,12 @@ struct Kernels {
   void (*scale)(ConstRow x, Row dst, int64_t count, float factor);
   /// dst = cap · tanh(x / cap).
   void (*soft_cap)(ConstRow x, Row dst, int64_t count, float cap);
+  /// dst = max(x − (mean + deviations · s), 0) with the row's standard deviation s. Both have one type.
+  void (*cut_off)(ConstRow x, Row dst, int64_t count, float deviations);
+  /// dst = x · (sqrt(mean(like²)) / sqrt(max(mean(x²), least))). All three have one type.
+  void (*match_magnitude)(ConstRow x, ConstRow like, Row dst, int64_t count, float least);
+  /// dst = Σ factors[i] · x[i], in order. The terms and dst have one type.
+  void (*weighted_sum)(const ConstRow* x, const float* factors, int64_t terms, Row dst, int64_t count);
   /// dst = (w + offset) · (x / sqrt(mean(x²) + epsilon)); w is 1 if it has no data. x, w and dst have one type.
   void (*rms_norm)(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, NormFactor factor);
   /// dst = w · (x − mean) / sqrt(variance + epsilon) + b. All four have one type.

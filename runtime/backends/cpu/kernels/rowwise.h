@@ -80,15 +80,83 @@ static void soft_cap(ConstRow x, Row dst, int64_t count, float cap) {
   });
 }
 
+/// The mean, as a sum of two numbers, and the variance of a row's elements. The mean is computed in two passes: the
+/// second one over the residuals removes the rounding error of the first.
+struct Moments {
+  float centre, shift, variance;
+};
+
+template <typename T>
+static Moments moments_of(ConstRow x, int64_t count) {
+  const float per_element = 1.0f / static_cast<float>(count);
+  Lanes sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) sum = sum + read<T>(x.data, i, count - i);
+  const float centre = sum_of(sum) * per_element;
+  Lanes rest = zero(), squares = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    Lanes value = read<T>(x.data, i, count - i) - splat(centre);
+    if (count - i < kLanes) value = first_of(value, static_cast<int>(count - i), zero());
+    rest = rest + value;
+    squares = fma(value, value, squares);
+  }
+  const float shift = sum_of(rest) * per_element;
+  const float mean_square = sum_of(squares) * per_element;
+  float variance = mean_square - shift * shift;
+  if (variance < 0.0f) variance = 0.0f;                         // keeps NaN
+  if (mean_square == __builtin_inff()) variance = mean_square;  // overflow: avoids the NaN of ∞ − ∞
+  return {centre, shift, variance};
+}
+
+template <typename T>
+static float mean_square(ConstRow x, int64_t count) {
+  Lanes squares = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Lanes value = read<T>(x.data, i, count - i);
+    squares = fma(value, value, squares);
+  }
+  return sum_of(squares) / static_cast<float>(count);
+}
+
+static void cut_off(ConstRow x, Row dst, int64_t count, float deviations) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    const Moments moments = moments_of<T>(x, count);
+    const Lanes cut = splat(moments.centre + moments.shift + deviations * __builtin_sqrtf(moments.variance));
+    for (int64_t i = 0; i < count; i += kLanes) {
+      write<T>(dst.data, i, larger(zero(), read<T>(x.data, i, count - i) - cut), count - i);
+    }
+  });
+}
+
+static void match_magnitude(ConstRow x, ConstRow like, Row dst, int64_t count, float least) {
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    const float own = mean_square<T>(x, count);
+    const float target = __builtin_sqrtf(mean_square<T>(like, count));
+    const Lanes factor = splat(target / __builtin_sqrtf(own < least ? least : own));
+    for (int64_t i = 0; i < count; i += kLanes) {
+      write<T>(dst.data, i, read<T>(x.data, i, count - i) * factor, count - i);
+    }
+  });
+}
+
+static void weighted_sum(const ConstRow* x, const float* factors, int64_t terms, Row dst, int64_t count) {
+  with_type(dst.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    for (int64_t i = 0; i < count; i += kLanes) {
+      Lanes sum = zero();
+      for (int64_t term = 0; term < terms; ++term) {
+        sum = fma(read<T>(x[term].data, i, count - i), splat(factors[term]), sum);
+      }
+      write<T>(dst.data, i, sum, count - i);
+    }
+  });
+}
+
 static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsilon, NormFactor norm) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
-    Lanes squares = zero();
-    for (int64_t i = 0; i < count; i += kLanes) {
-      const Lanes value = read<T>(x.data, i, count - i);
-      squares = fma(value, value, squares);
-    }
-    const float mean = sum_of(squares) / static_cast<float>(count);
+    const float mean = mean_square<T>(x, count);
     const Lanes factor = splat(1.0f / __builtin_sqrtf(mean + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {
       const Lanes inner = read<T>(x.data, i, count - i) * factor;
@@ -99,29 +167,14 @@ static void rms_norm(ConstRow x, ConstRow w, Row dst, int64_t count, double epsi
   });
 }
 
-/// The mean is computed in two passes: the second one over the residuals removes the rounding error of the first.
 static void layer_norm(ConstRow x, ConstRow w, ConstRow b, Row dst, int64_t count, double epsilon, float offset) {
   with_type(x.dtype, [&](auto t) {
     using T = typename decltype(t)::Type;
-    const float per_element = 1.0f / static_cast<float>(count);
-    Lanes sum = zero();
-    for (int64_t i = 0; i < count; i += kLanes) sum = sum + read<T>(x.data, i, count - i);
-    const Lanes centre = splat(sum_of(sum) * per_element);
-    Lanes rest = zero(), squares = zero();
+    const Moments moments = moments_of<T>(x, count);
+    const Lanes centre = splat(moments.centre), shift = splat(moments.shift);
+    const Lanes factor = splat(1.0f / __builtin_sqrtf(moments.variance + static_cast<float>(epsilon)));
     for (int64_t i = 0; i < count; i += kLanes) {
-      Lanes value = read<T>(x.data, i, count - i) - centre;
-      if (count - i < kLanes) value = first_of(value, static_cast<int>(count - i), zero());
-      rest = rest + value;
-      squares = fma(value, value, squares);
-    }
-    const float shift = sum_of(rest) * per_element;
-    const float mean_square = sum_of(squares) * per_element;
-    float variance = mean_square - shift * shift;
-    if (variance < 0.0f) variance = 0.0f;                         // keeps NaN
-    if (mean_square == __builtin_inff()) variance = mean_square;  // overflow: avoids the NaN of ∞ − ∞
-    const Lanes factor = splat(1.0f / __builtin_sqrtf(variance + static_cast<float>(epsilon)));
-    for (int64_t i = 0; i < count; i += kLanes) {
-      const Lanes value = (read<T>(x.data, i, count - i) - centre - splat(shift)) * factor;
+      const Lanes value = (read<T>(x.data, i, count - i) - centre - shift) * factor;
       const Lanes weight = read<T>(w.data, i, count - i) + splat(offset);
       const Lanes bias = b.data != nullptr ? read<T>(b.data, i, count - i) : zero();
       write<T>(dst.data, i, fma(value, weight, bias), count - i);

@@ -33,9 +33,10 @@ constexpr Kernels make_kernels(Isa isa) {
     .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows, .few_rows_f32 = few_rows<Scalar<float>>,
     .few_rows_bf16 = few_rows<Scalar<BFloat16>>, .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats,
     .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert,
-    .add = add, .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .rms_norm = rms_norm,
-    .layer_norm = layer_norm, .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise,
-    .decay = decay, .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
+    .add = add, .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off,
+    .match_magnitude = match_magnitude, .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm,
+    .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise, .decay = decay,
+    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
     .rope_neighbours = rope_neighbours,
   };
 }

@@ -26,7 +26,8 @@ struct EmbedParameters {
 };
 constexpr int kEmbedThreads = 128;
 
-/// take_rows_2, take_rows_4: y[t] = from[index[t] + offset]; zeros outside, and where mask[t] < 0. A block is a row.
+/// take_rows_2, take_rows_4: y[t] = from[index[t] + offset]; outside, from[otherwise] or zeros; zeros where mask[t] <
+/// 0. A block is a row.
 struct TakeRowsParameters {
   const int32_t* index;  // [rows]; null: t
   const int32_t* mask;   // [rows]; may be null
@@ -37,6 +38,7 @@ struct TakeRowsParameters {
   RowCount rows;
   int32_t offset;
   int32_t from_rows;
+  int32_t otherwise;  // −1: zeros
   int32_t columns;
 };
 constexpr int kTakeRowsThreads = 128;
@@ -77,6 +79,35 @@ struct ScaleRowsParameters {
   int32_t every;
   int32_t offset;
   int32_t last;
+};
+
+/// cut_off: y = max(x − (mean + number · deviation), 0). match_magnitude: y = x · rms(like) / max(rms(x), √number). A
+/// block is a row.
+struct StreamParameters {
+  const void* x;  // dt [rows, columns], as like and y
+  const void* like;
+  void* y;
+  int64_t x_stride;
+  int64_t like_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t columns;
+  float number;
+};
+
+/// weighted_sum: y = Σ (factors[i] + offset) · x[i]. A thread is an element.
+constexpr int kMostTermsOfSum = 8;
+struct WeightedSumParameters {
+  const void* factors;  // dt [rows, …], from the first term's
+  const void* x[kMostTermsOfSum];
+  void* y;
+  int64_t factors_stride;
+  int64_t x_strides[kMostTermsOfSum];
+  int64_t y_stride;
+  RowCount rows;
+  int32_t columns;
+  int32_t terms;
+  float offset;
 };
 
 /// The weights of a norm and its formula.

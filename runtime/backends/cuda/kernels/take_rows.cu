@@ -12,7 +12,8 @@ LOCKSTEP_DEVICE void take_rows(const TakeRowsParameters& p) {
   if (row >= used(p.rows)) return;
   int64_t from = row;
   if (p.index != nullptr) from = static_cast<int64_t>(p.index[row]) + p.offset;
-  const bool is_inside = from >= 0 && from < p.from_rows && (p.mask == nullptr || p.mask[row] >= 0);
+  if (from < 0 || from >= p.from_rows) from = p.otherwise;
+  const bool is_inside = from >= 0 && (p.mask == nullptr || p.mask[row] >= 0);
   const Element* x = static_cast<const Element*>(p.from) + from * p.from_stride;
   Element* y = static_cast<Element*>(p.y) + row * p.y_stride;
   for (int i = thread_index(); i < p.columns; i += thread_count()) y[i] = is_inside ? x[i] : Element{0};

@@ -34,7 +34,12 @@ Result<void> lower_linear_blocks(const NodeView& node) {
 
 Result<void> lower_lookup(const NodeView& node) {
   Builder& b = node.builder();
-  const Value index = b.add(node.operand(0), static_cast<double>(node.node().integer("offset")));
+  Value index = b.add(node.operand(0), static_cast<double>(node.node().integer("offset")));
+  if (node.node().has("otherwise")) {
+    const Value is_inside = b.logical_and(b.compare(Direction::kGe, index, 0.0),
+                                          b.compare(Direction::kLt, index, static_cast<double>(node.dims(1)[0])));
+    index = b.select(is_inside, index, b.fill_like(index, static_cast<double>(node.node().integer("otherwise"))));
+  }
   node.set_result(rows_or_zeros(b, node.operand(1), index));
   return ok();
 }

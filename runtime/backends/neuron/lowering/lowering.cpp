@@ -31,6 +31,9 @@ LowerNode lowering_of(Op op) {
     case Op::kScaleRows: return lower_scale_rows;
     case Op::kScaleByPosition: return lower_scale_by_position;
     case Op::kSoftCap: return lower_soft_cap;
+    case Op::kCutOff: return lower_cut_off;
+    case Op::kMatchMagnitude: return lower_match_magnitude;
+    case Op::kWeightedSum: return lower_weighted_sum;
     case Op::kRmsNorm: return lower_rms_norm;
     case Op::kLayerNorm: return lower_layer_norm;
     case Op::kRope: return lower_rope;

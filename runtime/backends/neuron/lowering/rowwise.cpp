@@ -38,6 +38,51 @@ Result<void> lower_soft_cap(const NodeView& node) {
   return ok();
 }
 
+namespace {
+
+/// The mean of each row of a matrix, f32 [rows].
+Value mean_of_rows(Builder& b, Value x) {
+  return b.multiply(b.reduce_add(x, {1}), 1.0 / static_cast<double>(b.dims_of(x)[1]));
+}
+
+}  // namespace
+
+Result<void> lower_cut_off(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0));
+  const Value centred = b.subtract(x, along(b, mean_of_rows(b, x), b.dims_of(x), 0));
+  const Value deviation = b.unary(Opcode::kSqrt, mean_of_rows(b, b.multiply(centred, centred)));
+  const Value cut = b.multiply(deviation, node.node().number("deviations"));
+  const Value rest = b.subtract(centred, along(b, cut, b.dims_of(x), 0));
+  node.set_result(b.maximum(rest, b.fill_like(rest, 0.0)));
+  return ok();
+}
+
+Result<void> lower_match_magnitude(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value x = to_f32(b, node.operand(0)), like = to_f32(b, node.operand(1));
+  const Value own = mean_of_rows(b, b.multiply(x, x));
+  const Value divisor = b.unary(Opcode::kSqrt, b.maximum(own, b.fill_like(own, node.node().number("least"))));
+  const Value factor = b.divide(b.unary(Opcode::kSqrt, mean_of_rows(b, b.multiply(like, like))), divisor);
+  node.set_result(b.multiply(x, along(b, factor, b.dims_of(x), 0)));
+  return ok();
+}
+
+Result<void> lower_weighted_sum(const NodeView& node) {
+  Builder& b = node.builder();
+  const Value factors = b.add(to_f32(b, node.operand(0)), node.number_or("offset", 0.0));
+  const int64_t first = node.node().integer("first");
+  std::optional<Value> sum;
+  for (size_t term = 1; term < node.operands(); ++term) {
+    const Value x = to_f32(b, node.operand(term));
+    const int64_t column = first + static_cast<int64_t>(term) - 1;
+    const Value part = b.multiply(x, along(b, column_of(b, factors, column), b.dims_of(x), 0));
+    sum = sum ? b.add(*sum, part) : part;
+  }
+  node.set_result(*sum);
+  return ok();
+}
+
 /// Padding heads are zero, and stay zero.
 Result<void> lower_rms_norm(const NodeView& node) {
   Builder& b = node.builder();
@@ -66,9 +111,8 @@ Result<void> lower_layer_norm(const NodeView& node) {
   Builder& b = node.builder();
   const Value x = to_f32(b, node.operand(0));
   const std::vector<int64_t> dims = b.dims_of(x);
-  const auto mean_of = [&](Value v) { return b.multiply(b.reduce_add(v, {1}), 1.0 / static_cast<double>(dims[1])); };
-  const Value centred = b.subtract(x, along(b, mean_of(x), dims, 0));
-  const Value variance = mean_of(b.multiply(centred, centred));
+  const Value centred = b.subtract(x, along(b, mean_of_rows(b, x), dims, 0));
+  const Value variance = mean_of_rows(b, b.multiply(centred, centred));
   const Value root = b.unary(Opcode::kRsqrt, b.add(variance, node.node().number("epsilon")));
   const Value normed = b.multiply(centred, along(b, root, dims, 0));
   Value weight = to_f32(b, node.operand(1));

@@ -44,6 +44,12 @@ TEST_P(Reach, OfElementwiseKernelsIsOneElement) {
              model([](double a, double) { return a * 0.75; }));
       expect("soft_cap", binary([&](ConstRow a, ConstRow, Row dst) { kernels().soft_cap(a, dst, count, 2.0f); }),
              model([](double a, double) { return 2.0 * std::tanh(a / 2.0); }));
+      const auto weighted = [&](ConstRow a, ConstRow b, Row dst) {
+        const ConstRow terms[] = {a, b};
+        const float factors[] = {0.75f, -0.25f};
+        kernels().weighted_sum(terms, factors, 2, dst, count);
+      };
+      expect("weighted_sum", binary(weighted), model([](double a, double b) { return a * 0.75 - 0.25 * b; }));
     }
   }
 }
@@ -77,6 +83,28 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
                  return result;
                }});
     }
+    const auto mean_square = [](const std::vector<float>& values) {
+      double squares = 0;
+      for (float value : values) squares += double{value} * value;
+      return static_cast<float>(squares) / static_cast<double>(values.size());
+    };
+    expect_exact_reach({.name = fmt::format("match_magnitude {}", count),
+                        .operands = {{"x", &x}, {"like", &w}},
+                        .run =
+                            [&] {
+                              return written(DType::kFloat32, count, [&](Row dst) {
+                                kernels().match_magnitude(row(x), row(w), dst, count, kEpsilon);
+                              });
+                            },
+                        .model =
+                            [&] {
+                              const double target = std::sqrt(mean_square(w));
+                              const double divisor = std::sqrt(std::max(mean_square(x), kEpsilon));
+                              std::vector<double> result;
+                              for (float value : x) result.push_back(value * (target / divisor));
+                              return result;
+                            },
+                        .tolerance = 1e-4});
     expect_exact_reach({.name = fmt::format("layer_norm {}", count),
                         .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
                         .run =

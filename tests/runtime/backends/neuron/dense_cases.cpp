@@ -192,6 +192,16 @@ void add_rowwise(std::vector<OracleCase>& cases) {
   cases.push_back(node_case("scale_rows", [](CaseBuilder& b, int) {
     return b.builder.scale_rows(input(b, "x", {kRows, 6}), input(b, "factors", {kRows, 1}));
   }));
+  cases.push_back(node_case("cut_off", [](CaseBuilder& b, int) {
+    return b.builder.cut_off(input(b, "x", {kRows, 12}), /*deviations=*/0.5);
+  }));
+  cases.push_back(node_case("match_magnitude", [](CaseBuilder& b, int) {
+    return b.builder.match_magnitude(input(b, "x", {kRows, 12}), input(b, "like", {kRows, 12}), /*least=*/1e-5);
+  }));
+  cases.push_back(node_case("weighted_sum", [](CaseBuilder& b, int) {
+    const std::vector<ValueId> terms = {input(b, "x0", {kRows, 6}), input(b, "x1", {kRows, 6})};
+    return b.builder.weighted_sum(input(b, "factors", {kRows, 5}), /*first=*/2, terms, /*offset=*/1.0);
+  }));
   cases.push_back(node_case("scale_by_position", [](CaseBuilder& b, int) {
     const ValueId position = b.input("position", int_tensor({kRows}, std::vector<int32_t>(kRows, 3)));
     return b.builder.scale_by_position(input(b, "x", {kRows, 6}), position,
