@@ -105,6 +105,26 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
                               return result;
                             },
                         .tolerance = 1e-4});
+    expect_exact_reach({.name = fmt::format("cut_off {}", count),
+                        .operands = {{"x", &x}},
+                        .run =
+                            [&] {
+                              return written(DType::kFloat32, count,
+                                             [&](Row dst) { kernels().cut_off(row(x), dst, count, 0.5f); });
+                            },
+                        .model =
+                            [&] {
+                              double sum = 0;
+                              for (float value : x) sum += value;
+                              const double mean = sum / static_cast<double>(count);
+                              std::vector<float> distances;
+                              for (float value : x) distances.push_back(static_cast<float>(value - mean));
+                              const double cut = mean + 0.5 * std::sqrt(mean_square(distances));
+                              std::vector<double> result;
+                              for (float value : x) result.push_back(value - cut < 0 ? 0.0 : value - cut);  // keeps NaN
+                              return result;
+                            },
+                        .tolerance = 1e-4});
     expect_exact_reach({.name = fmt::format("layer_norm {}", count),
                         .operands = {{"x", &x}, {"w", &w}, {"b", &b}},
                         .run =
