@@ -82,6 +82,9 @@ GEMMA4 = {**named("gemma4_text", "Gemma4ForCausalLM"), **DENSE, "hidden_activati
           "pad_token_id": 0, "enable_moe_block": False, "num_experts": None, "top_k_experts": None,
           "tie_word_embeddings": True, "num_hidden_layers": 6, "num_attention_heads": 6,
           "num_key_value_heads": 3}  # fmt: skip
+GEMMA3N = {**named("gemma3n_text", "Gemma3nForCausalLM"), **DENSE, "hidden_activation": "gelu_pytorch_tanh",
+           "rms_norm_eps": 1e-06, "sliding_window": WINDOW, "attention_bias": False, "eos_token_id": 1,
+           "bos_token_id": 2, "pad_token_id": 0, "num_hidden_layers": 5, "altup_coef_clip": 120.0}  # fmt: skip
 PHI3 = {**named("phi3", "Phi3ForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
         "hidden_size": 128, "tie_word_embeddings": False, "pad_token_id": 0,
         "original_max_position_embeddings": 128}  # fmt: skip
@@ -254,6 +257,17 @@ VARIANTS: dict[str, Variant] = {
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {"full_attention": default_rope(1000000.0), "sliding_attention": default_rope(5000.0)},
     }, matters={"sliding_window": WINDOW + 1}),
+    "gemma3n_three_streams": Variant("Gemma 3n", {
+        **GEMMA3N, **NEW, "vocab_size": 259, "intermediate_size": [96] * 5, "hidden_size_per_layer_input": 12,
+        "vocab_size_per_layer_input": 200, "altup_num_inputs": 3, "altup_active_idx": 1, "altup_correct_scale": True,
+        "num_kv_shared_layers": 2, "laurel_rank": 10, "activation_sparsity_pattern": [0.9, 0.0, 0.5, 0.0, 0.25],
+        "final_logit_softcapping": 1.5,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+                        "full_attention"],
+        "rope_parameters": {"full_attention": default_rope(1000000.0), "sliding_attention": default_rope(5000.0)},
+    }, matters={"sliding_window": WINDOW + 1, "final_logit_softcapping": 4.0, "rms_norm_eps": 0.01,
+                "altup_active_idx": 0, "altup_correct_scale": False,
+                "activation_sparsity_pattern": [0.9, 0.0, 0.5, 0.0, 0.3], "hidden_activation": "silu"}),
     "gemma4_layer_inputs_shared_caches": Variant("Gemma 4", {
         **GEMMA4, **NEW, "global_head_dim": 24, "num_global_key_value_heads": None, "attention_k_eq_v": False,
         "hidden_size_per_layer_input": 12, "vocab_size_per_layer_input": 256, "num_kv_shared_layers": 3,

@@ -100,9 +100,9 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
         return 1.0, 0.5
     if name.endswith("bias"):
         return 0.0, spreads["bias"]
-    if "norm" in leaf or leaf.startswith("ln_") or leaf == "layer_scalar":
+    if "norm" in leaf or leaf.startswith("ln_") or leaf in ("layer_scalar", "correct_output_scale"):
         # Gemma 2 and 3, Nemotron and Qwen 3.5 multiply by 1 + weight
-        return (0.0 if variant.family.startswith(("Gemma 2", "Gemma 3", "Nemotron", "Qwen3.5", "Qwen3-Next")) else 1.0), 0.5
+        return (0.0 if variant.family.startswith(("Gemma 2", "Gemma 3 text", "Nemotron", "Qwen3.5", "Qwen3-Next")) else 1.0), 0.5
     if leaf in ("wpe", "embed_positions"):
         return 0.0, spreads["positions"]
     if leaf in ("wte", "embed_tokens", "embed_tokens_per_layer", "embed_in", "word_embeddings"):

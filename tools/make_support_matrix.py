@@ -25,7 +25,7 @@ DOCUMENT = ROOT / "docs/support.md"
 
 PROPERTIES = ("family", "model", "window", "stored", "phase", "tp", "files", "backend", "experts")
 FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "Ministral", "Mixtral", "Qwen2", "Qwen3",
-            "Qwen3-MoE", "Gemma 2", "Gemma 3 text", "Gemma 4", "Phi-3", "gpt-oss",
+            "Qwen3-MoE", "Gemma 2", "Gemma 3 text", "Gemma 3n", "Gemma 4", "Phi-3", "gpt-oss",
             "SmolLM3", "Granite", "GraniteMoE", "StarCoder2", "StableLM", "Seed-OSS", "ERNIE 4.5", "GLM-4", "EXAONE 4", "Hunyuan",
             "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron",
             "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4",

@@ -167,6 +167,8 @@ struct ModelSpec {
   double swiglu_limit = 0.0;        // clamped_swiglu
   double swiglu_alpha = 0.0;        // clamped_swiglu: gate · sigmoid(alpha · gate)
   bool mlp_bias = false;
+  std::vector<double> gate_sparsity;  // [layers]: part of the gates that the layer drops, as if they were normally
+                                      // distributed; empty: none
   int64_t experts = 0;
   int64_t experts_per_token = 0;
   RouterSpec router;
@@ -185,6 +187,11 @@ struct ModelSpec {
   bool layer_scalar = false;         // a learned factor on a layer's output
   int64_t layer_input_size = 0;  // columns of each token's second embedding that each layer reads (Gemma 3n); 0: none
   int64_t layer_input_vocabulary = 0;
+  bool layer_input_of_others = false;  // ids beyond that vocabulary read the row of id 0
+  int64_t streams = 1;                 // parallel residuals, of which layers compute one (AltUp, Gemma 3n)
+  int64_t active_stream = 0;           // the one that layers compute
+  bool scale_active_stream = false;    // ahead of the layer's input
+  int64_t laurel_rank = 0;             // a product of this rank beside attention (LAUREL, Gemma 3n); 0: none
 
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
   int64_t int8_group = 0;         // 8-bit weights when served: columns per scale; 0: not quantised
@@ -239,10 +246,11 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 attention_gate, attention_sinks, scale_by_layer, windows, layers_sharing_cache, chunked_windows,
                 pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope, local_rope,
                 layers_without_rope, query_scaling, mlp, intermediate_size, sharing_mlp_width, activation, swiglu_limit,
-                swiglu_alpha, mlp_bias, experts, experts_per_token, router, shared_expert_size, shared_expert_gate,
-                experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual, shared_norm,
-                residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary, dtype, int8_group, eos_ids,
-                bos_id, pad_id);
+                swiglu_alpha, mlp_bias, gate_sparsity, experts, experts_per_token, router, shared_expert_size,
+                shared_expert_gate, experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual,
+                shared_norm, residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary,
+                layer_input_of_others, streams, active_stream, scale_active_stream, laurel_rank, dtype, int8_group,
+                eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/checkpoint/spec_families.h"
@@ -63,6 +64,17 @@ Result<ModelSpec> read_gemma2(const KeyReader& config) {
   return spec;
 }
 
+/// The ropes of layers with and without a window.
+Result<void> read_gemma3_ropes(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(const auto scaling, config.object("rope_scaling"));
+  LOCKSTEP_TRY(spec.rope, read_layer_rope(config, spec, "full_attention",
+                                          scaling ? config.find("rope_scaling") : nullptr, {"rope_theta", 1e6}));
+  LOCKSTEP_TRY(const RopeSpec local,
+               read_layer_rope(config, spec, "sliding_attention", nullptr, {"rope_local_base_freq", 10000.0}));
+  if (local != spec.rope) spec.local_rope = local;
+  return ok();
+}
+
 Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_gemma(config, "gemma3_text", gemma3_keys()));
   LOCKSTEP_TRY(spec.attention_soft_cap, read_soft_cap(config, "attn_logit_softcapping", 0.0));
@@ -72,12 +84,7 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   LOCKSTEP_TRY(const int64_t pattern, config.integer_or("sliding_window_pattern", 6, kWidth));
   LOCKSTEP_TRY_VOID(read_layer_windows(
       config, window, [pattern](int64_t layer) { return (layer + 1) % pattern != 0; }, spec));
-  LOCKSTEP_TRY(const auto scaling, config.object("rope_scaling"));
-  LOCKSTEP_TRY(spec.rope, read_layer_rope(config, spec, "full_attention",
-                                          scaling ? config.find("rope_scaling") : nullptr, {"rope_theta", 1e6}));
-  LOCKSTEP_TRY(const RopeSpec local,
-               read_layer_rope(config, spec, "sliding_attention", nullptr, {"rope_local_base_freq", 10000.0}));
-  if (local != spec.rope) spec.local_rope = local;
+  LOCKSTEP_TRY_VOID(read_gemma3_ropes(config, spec));
   return spec;
 }
 
@@ -151,6 +158,17 @@ Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& sp
   return heads;
 }
 
+/// Reads which layers share keys and values; the spec's windows are already set.
+Result<void> read_shared_caches(const KeyReader& config, int64_t otherwise, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.layers_sharing_cache, config.integer_or("num_kv_shared_layers", otherwise, {0, spec.layers - 1}));
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if ((spec.window(spec.cache_layer(layer)) > 0) == (spec.window(layer) > 0)) continue;
+    return config.wrong("num_kv_shared_layers",
+                        fmt::format("a layer like layer {} among those that do not share theirs", layer));
+  }
+  return ok();
+}
+
 /// Reads the heads of all layers, and which layers share keys and values.
 Result<void> read_gemma4_heads(const KeyReader& config, int64_t default_window, ModelSpec& spec) {
   LOCKSTEP_TRY(const auto window, read_window(config, default_window));
@@ -162,12 +180,7 @@ Result<void> read_gemma4_heads(const KeyReader& config, int64_t default_window, 
     return config.wrong("num_global_key_value_heads", fmt::format("a divisor of the {} query heads", spec.query_heads));
   }
   if (global != spec.usual_heads()) spec.global_heads = global;
-  LOCKSTEP_TRY(spec.layers_sharing_cache, config.integer_or("num_kv_shared_layers", 0, {0, spec.layers - 1}));
-  for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    if ((spec.window(spec.cache_layer(layer)) > 0) == (spec.window(layer) > 0)) continue;
-    return config.wrong("num_kv_shared_layers",
-                        fmt::format("a layer like layer {} among those that do not share theirs", layer));
-  }
+  LOCKSTEP_TRY_VOID(read_shared_caches(config, 0, spec));
   LOCKSTEP_TRY(const bool is_wide, config.boolean_or("use_double_wide_mlp", false));
   spec.sharing_mlp_width = is_wide ? 2 : 1;
   return ok();
@@ -189,8 +202,8 @@ Result<void> read_gemma4_ropes(const KeyReader& config, ModelSpec& spec) {
   return ok();
 }
 
-Result<void> read_layer_inputs(const KeyReader& config, int64_t default_size, ModelSpec& spec) {
-  LOCKSTEP_TRY(spec.layer_input_size, config.integer_or("hidden_size_per_layer_input", default_size, {0, kWidth.most}));
+Result<void> read_layer_inputs(const KeyReader& config, int64_t default_size, Limits<int64_t> sizes, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.layer_input_size, config.integer_or("hidden_size_per_layer_input", default_size, sizes));
   LOCKSTEP_TRY(spec.layer_input_vocabulary, config.integer_or("vocab_size_per_layer_input", 262144, kWidth));
   return ok();
 }
@@ -230,7 +243,7 @@ Result<ModelSpec> read_gemma4(const KeyReader& config, const Gemma4Defaults& def
   spec.query_key_norm = spec.value_norm = spec.layer_scalar = true;
   LOCKSTEP_TRY_VOID(read_gemma4_heads(config, defaults.window, spec));
   LOCKSTEP_TRY_VOID(read_gemma4_ropes(config, spec));
-  LOCKSTEP_TRY_VOID(read_layer_inputs(config, defaults.layer_input_size, spec));
+  LOCKSTEP_TRY_VOID(read_layer_inputs(config, defaults.layer_input_size, {0, kWidth.most}, spec));
   LOCKSTEP_TRY_VOID(read_gemma4_experts(config, spec));
   return spec;
 }
@@ -247,10 +260,111 @@ Result<ModelSpec> read_gemma4_unified_images(const KeyReader& config) {
   return read_text_part(config, /*tied=*/true, read_gemma4_unified_text, kGemma4Idle);
 }
 
+// ---- Gemma 3n ----
+
+constexpr std::string_view kGemma3nIdle[] = {
+    // the ropes inside rope_parameters, which the reader takes apart
+    "full_attention",
+    "sliding_attention",
+    // clips coefficients while they are trained
+    "altup_coef_clip",
+    // of published configs; transformers has no such key
+    "altup_lr_multiplier",
+    "query_pre_attn_scalar",
+};
+
+/// Beside the text part.
+constexpr std::string_view kGemma3nImageIdle[] = {
+    "vision_config",
+    "audio_config",
+    "audio_soft_tokens_per_image",
+    "vision_soft_tokens_per_image",
+    "boi_token_id",
+    "eoi_token_id",
+    "image_token_id",
+    "boa_token_id",
+    "eoa_token_id",
+    "audio_token_id",
+};
+
+/// The columns of the MLPs, given once or for each layer.
+Result<void> read_equal_sizes(const KeyReader& config, ModelSpec& spec) {
+  constexpr std::string_view kKey = "intermediate_size";
+  const json* sizes = config.find(kKey);
+  const json* one = sizes != nullptr && sizes->is_array() && !sizes->empty() ? &sizes->front() : sizes;
+  if (one != sizes && *sizes != json(static_cast<size_t>(spec.layers), *one)) {
+    return unsupported(config, kKey, describe(*sizes),
+                       fmt::format("the same number for each of {} layers", spec.layers));
+  }
+  const json of_all = one != nullptr ? json{{kKey, *one}} : json::object();
+  LOCKSTEP_TRY(spec.intermediate_size, KeyReader(of_all, config.origin()).integer_or(kKey, 16384, kWidth));
+  return ok();
+}
+
+/// The part of the gates that each layer drops.
+Result<void> read_sparsity(const KeyReader& config, ModelSpec& spec) {
+  const json* parts = config.find("activation_sparsity_pattern");
+  std::vector<double> sparsity(static_cast<size_t>(spec.layers), 0.0);
+  if (parts == nullptr) {
+    if (spec.layers > 10) std::fill_n(sparsity.begin(), 10, 0.95);
+  } else {
+    const bool fits =
+        parts->is_array() && parts->size() == sparsity.size() &&
+        std::ranges::all_of(*parts, [](const json& part) { return part.is_number() && part >= 0.0 && part < 1.0; });
+    if (!fits) {
+      return config.wrong("activation_sparsity_pattern",
+                          fmt::format("an array of {} numbers from 0 to less than 1", spec.layers));
+    }
+    sparsity = parts->get<std::vector<double>>();
+  }
+  if (std::ranges::any_of(sparsity, [](double part) { return part > 0.0; })) spec.gate_sparsity = std::move(sparsity);
+  return ok();
+}
+
+Result<void> read_streams(const KeyReader& config, ModelSpec& spec) {
+  LOCKSTEP_TRY(spec.streams, config.integer_or("altup_num_inputs", 4, {1, 8}));
+  LOCKSTEP_TRY(spec.active_stream, config.integer_or("altup_active_idx", 0, {0, spec.streams - 1}));
+  LOCKSTEP_TRY(spec.scale_active_stream, config.boolean_or("altup_correct_scale", true));
+  LOCKSTEP_TRY(spec.laurel_rank, config.integer_or("laurel_rank", 64, kWidth));
+  return ok();
+}
+
+Result<ModelSpec> read_gemma3n_text(const KeyReader& config) {
+  FamilyKeys keys = gemma3_keys();
+  keys.hidden_size.otherwise = 2048;
+  keys.layers.otherwise = 35;
+  keys.key_value_heads.otherwise = 2;
+  keys.vocabulary.otherwise = 262400;
+  keys.max_positions.otherwise = 32768;
+  keys.intermediate_size = {"", 0};  // see read_equal_sizes
+  LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gemma3n_text", keys));
+  LOCKSTEP_TRY_VOID(read_equal_sizes(config, spec));
+  LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
+  LOCKSTEP_TRY(spec.logit_soft_cap, read_soft_cap(config, "final_logit_softcapping", 30.0));
+  spec.attention_scale = 1.0;
+  spec.embedding_scale = std::sqrt(static_cast<double>(spec.hidden_size));
+  spec.query_key_norm = spec.value_norm = spec.layer_input_of_others = true;
+  LOCKSTEP_TRY(const auto window, read_window(config, 512));
+  LOCKSTEP_TRY_VOID(read_layer_windows(
+      config, window, [](int64_t layer) { return (layer + 1) % 5 != 0; }, spec));
+  LOCKSTEP_TRY_VOID(read_shared_caches(config, std::min<int64_t>(15, spec.layers), spec));
+  LOCKSTEP_TRY_VOID(read_gemma3_ropes(config, spec));
+  LOCKSTEP_TRY_VOID(read_layer_inputs(config, 256, kWidth, spec));
+  LOCKSTEP_TRY_VOID(read_sparsity(config, spec));
+  LOCKSTEP_TRY_VOID(read_streams(config, spec));
+  return spec;
+}
+
+Result<ModelSpec> read_gemma3n(const KeyReader& config) {
+  return read_text_part(config, /*tied=*/true, read_gemma3n_text, kGemma3nIdle);
+}
+
 constexpr ModelType kGemmaTypes[] = {
     {"gemma2", "Gemma2ForCausalLM", read_gemma2},
     {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
     {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+    {"gemma3n", "Gemma3nForConditionalGeneration", read_gemma3n, kGemma3nImageIdle},
+    {"gemma3n_text", "Gemma3nForCausalLM", read_gemma3n_text, kGemma3nIdle},
     {"gemma4", "Gemma4ForConditionalGeneration", read_gemma4_images, kGemma4ImageIdle},
     {"gemma4_text", "Gemma4ForCausalLM", read_gemma4_text, kGemma4Idle},
     {"gemma4_unified", "Gemma4UnifiedForConditionalGeneration", read_gemma4_unified_images, kGemma4ImageIdle},

@@ -36,7 +36,10 @@ constexpr StoredForm kLlamaLayer[] = {
     {"mlp.down_proj.*", "mlp.down_proj.*"},
 };
 
+/// Gemma 3n and 4.
 constexpr StoredForm kGemma4Model[] = {
+    {"model.altup_projections.{s}.*", "{p}altup_projections.{s}.*"},
+    {"model.altup_unembed_projections.{s}.*", "{p}altup_unembed_projections.{s}.*"},
     {"model.embed_tokens_per_layer.*", "{p}embed_tokens_per_layer.*"},
     {"model.per_layer_model_projection.*", "{p}per_layer_model_projection.*"},
     {"model.per_layer_projection_norm.*", "{p}per_layer_projection_norm.*"},
@@ -50,7 +53,6 @@ constexpr StoredForm kGemma4Layer[] = {
     {"per_layer_projection.*", "per_layer_projection.*"},
     {"post_per_layer_input_norm.*", "post_per_layer_input_norm.*"},
     {"layer_scalar", "layer_scalar"},
-    // of experts beside the MLP
     {"post_feedforward_layernorm_1.*", "post_feedforward_layernorm_1.*"},
     {"post_feedforward_layernorm_2.*", "post_feedforward_layernorm_2.*"},
     {"pre_feedforward_layernorm_2.*", "pre_feedforward_layernorm_2.*"},
@@ -63,6 +65,14 @@ constexpr StoredForm kGemma4Layer[] = {
     {"mlp.experts.{e}.gate_proj.weight", "experts.gate_up_proj", kFirstHalf, kExpertsOutputInput},
     {"mlp.experts.{e}.up_proj.weight", "experts.gate_up_proj", kSecondHalf, kExpertsOutputInput},
     {"mlp.experts.{e}.down_proj.weight", "experts.down_proj", kAll, kExpertsOutputInput},
+    {"altup.correct_output_scale", "altup.correct_output_scale"},
+    {"altup.correction_coefs.*", "altup.correction_coefs.*"},
+    {"altup.prediction_coefs.*", "altup.prediction_coefs.*"},
+    {"altup.modality_router.*", "altup.modality_router.*"},
+    {"altup.router_norm.*", "altup.router_norm.*"},
+    {"laurel.linear_left.*", "laurel.linear_left.*"},
+    {"laurel.linear_right.*", "laurel.linear_right.*"},
+    {"laurel.post_laurel_norm.*", "laurel.post_laurel_norm.*"},
 };
 
 constexpr StoredForm kPhi3Layer[] = {
@@ -316,7 +326,9 @@ FamilyNames names_of_family(std::string_view model_type) {
   if (model_type == "phi") return {kLlamaPrefixes, "layers.{n}.", kPhiModel, {kPhiLayer, kLlamaLayer}};
   if (model_type == "opt") return {kOptPrefixes, "layers.{n}.", kOptModel, {kOptLayer}};
   if (model_type == "gpt_neox") return {kNeoxPrefixes, "layers.{n}.", kNeoxModel, {kNeoxLayer}};
-  if (model_type == "gemma4_text") return {kLlamaPrefixes, "layers.{n}.", kGemma4Model, {kLlamaLayer, kGemma4Layer}};
+  if (model_type == "gemma3n_text" || model_type == "gemma4_text") {
+    return {kLlamaPrefixes, "layers.{n}.", kGemma4Model, {kLlamaLayer, kGemma4Layer}};
+  }
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
   if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
   if (model_type == "granitemoe") llama.layer_forms.push_back(kGraniteMoeLayer);
@@ -353,14 +365,15 @@ std::string fill_in(std::string_view pattern, const Placeholders& placeholders) 
   std::string name(pattern);
   replace(name, "{p}", placeholders.prefix);
   replace(name, "{n}", std::to_string(placeholders.layer));
-  replace(name, "{e}", std::to_string(placeholders.expert));
+  for (const std::string_view of_what : {"{e}", "{s}"}) replace(name, of_what, std::to_string(placeholders.number));
   replace(name, "*", placeholders.parameter);
   return name;
 }
 
 std::vector<std::string> possible_names(const FamilyNames& family, std::string_view prefix,
                                         std::string_view canonical) {
-  Placeholders filled{prefix, number_after(canonical, "model.layers."), number_after(canonical, ".experts."), {}};
+  const int64_t number = std::max(number_after(canonical, ".experts."), number_after(canonical, "_projections."));
+  Placeholders filled{prefix, number_after(canonical, "model.layers."), number, {}};
   std::vector<std::string> names;
   const auto add_matches = [&](std::string_view before, std::string_view stored_before, const StoredForm& form) {
     for (const std::string_view parameter : {"weight", "bias"}) {

@@ -52,8 +52,8 @@ enum class Outputs {
   kOnlyRow,  // a matrix of one row, as a vector
 };
 
-/// One way to store a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert, and a
-/// final `*` for "weight" or "bias".
+/// One way to store a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert,
+/// `{s}` for a stream after the first, and a final `*` for "weight" or "bias".
 struct StoredForm {
   std::string_view canonical;
   std::string_view stored;
@@ -76,7 +76,7 @@ FamilyNames names_of_family(std::string_view model_type);
 struct Placeholders {
   std::string_view prefix;
   int64_t layer = 0;
-  int64_t expert = 0;
+  int64_t number = 0;          // of an expert or a stream
   std::string_view parameter;  // "weight" or "bias"
 };
 

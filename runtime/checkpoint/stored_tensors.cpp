@@ -156,18 +156,20 @@ Result<StoredTensors> Resolver::resolve_all() {
   return std::move(found_);
 }
 
-/// Adds all tensors of a form in one layer: weight and bias, all experts.
+/// Adds all tensors of a form in one layer: weight and bias, all experts or streams.
 Result<void> Resolver::add(std::string_view before, std::string_view stored_before, const StoredForm& form,
                            int64_t layer) {
   const std::string canonical = fmt::format("{}{}", before, form.canonical);
   const std::string stored = fmt::format("{}{}", stored_before, form.stored);
-  const int64_t experts = canonical.find("{e}") != std::string::npos ? spec_.experts : 1;
+  int64_t numbers = 1;
+  if (canonical.find("{e}") != std::string::npos) numbers = spec_.experts;
+  if (canonical.find("{s}") != std::string::npos) numbers = spec_.streams - 1;
   const bool both = canonical.back() == '*';
   for (const std::string_view parameter : {"weight", "bias"}) {
     if (parameter == "bias" && !both) break;
-    for (int64_t expert = 0; expert < experts; ++expert) {
-      const Placeholders filled{prefix_, layer, expert, parameter};
-      LOCKSTEP_TRY_VOID(add_one(fill_in(canonical, filled), fill_in(stored, filled), form, expert));
+    for (int64_t number = 0; number < numbers; ++number) {
+      const Placeholders filled{prefix_, layer, number, parameter};
+      LOCKSTEP_TRY_VOID(add_one(fill_in(canonical, filled), fill_in(stored, filled), form, number));
     }
   }
   return ok();

@@ -11,6 +11,7 @@ enum class Layout {
   kParallelOneNorm,   // x += attention(norm(x)) + mlp(norm(x)), one norm for both and one all-reduce a layer: GPT-J
   kParallelTwoNorms,  // the same with two norms: GPT-NeoX
   kNormedBlocks,      // x += norm(attention(x)); x += norm(mlp(x)): EXAONE 4
+  kStreams,           // sandwiched layers compute one of several residuals and correct all: Gemma 3n
   kSandwich,          // x += norm(attention(norm(x))); x += norm(mlp(norm(x))): Gemma
 };
 

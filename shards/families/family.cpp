@@ -30,6 +30,7 @@ constexpr Family kFamilies[] = {
     {"falcon", Layout::kParallelTwoNorms, Norm::kLayer},  // one norm, or sequential, if its config says so
     {"gemma2", Layout::kSandwich, Norm::kRmsPlusOne},
     {"gemma3_text", Layout::kSandwich, Norm::kRmsPlusOne},
+    {"gemma3n_text", Layout::kStreams, Norm::kRmsRoundedOnce},
     {"gemma4_text", Layout::kSandwich, Norm::kRmsRoundedOnce},
     {"glm4", Layout::kSandwich, Norm::kRms},
     {"glm4_moe", Layout::kSequential, Norm::kRms},

@@ -78,8 +78,7 @@ ValueId StepBuilder::norm_across_heads(ValueId all, const std::string& name, Ran
 }
 
 ValueId StepBuilder::gathered_norm(ValueId own_heads, const std::string& name, Range own, std::vector<int64_t> parts) {
-  return norm_across_heads(partition_.ranks() > 1 ? graph_.all_gather(own_heads, std::move(parts)) : own_heads, name,
-                           own);
+  return norm_across_heads(gathered(own_heads, std::move(parts)), name, own);
 }
 
 /// A window at least as long as every sequence is no window.

@@ -125,30 +125,28 @@ ValueId StepBuilder::layer_inputs(ValueId x) {
   const std::vector<int64_t> parts = partition_.layer_input_parts(spec_);
   const auto first = std::accumulate(parts.begin(), parts.begin() + shape_.rank, int64_t{0});
   const Range own{first, first + parts[static_cast<size_t>(shape_.rank)]};
-  const auto gathered = [&](ValueId columns) {
-    return partition_.ranks() > 1 ? graph_.all_gather(columns, parts) : columns;
-  };
   const ValueId table = weight("model.embed_tokens_per_layer.weight", {spec_.layer_input_vocabulary, width},
                                {{0, spec_.layer_input_vocabulary}, own});
   const float scale = round_to(shape_.dtype, static_cast<float>(std::sqrt(static_cast<double>(size))));
-  const ValueId of_token = graph_.scale(gathered(graph_.lookup(ids_, table, /*offset=*/0)), scale);
+  const auto otherwise = spec_.layer_input_of_others ? std::optional<int64_t>(0) : std::nullopt;
+  const ValueId of_token = graph_.scale(gathered(graph_.lookup(ids_, table, /*offset=*/0, otherwise), parts), scale);
   const ValueId projected =
       column_parallel(x, "model.per_layer_model_projection", own, {width, spec_.hidden_size}, Bias::kNone);
-  const ValueId context = graph_.scale(gathered(projected), 1.0 / std::sqrt(static_cast<double>(spec_.hidden_size)));
+  const ValueId context =
+      graph_.scale(gathered(projected, parts), 1.0 / std::sqrt(static_cast<double>(spec_.hidden_size)));
   const ValueId normed =
       rms_norm(context, whole_weight("model.per_layer_projection_norm.weight", {size}), spec_.layers);
   return graph_.scale(graph_.add(normed, of_token), std::sqrt(0.5));
 }
 
-ValueId StepBuilder::add_layer_input(ValueId x, int64_t layer) {
-  if (!layer_inputs_) return x;
+ValueId StepBuilder::layer_input(ValueId x, int64_t layer) {
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   const int64_t size = spec_.layer_input_size, hidden = spec_.hidden_size;
   const ValueId gate = column_parallel(x, prefix + "per_layer_input_gate", {0, size}, {size, hidden}, Bias::kNone);
   const ValueId input = graph_.columns(*layer_inputs_, {layer * size, (layer + 1) * size});
   const ValueId projected = column_parallel(graph_.gated_activation(gate, input, spec_.activation),
                                             prefix + "per_layer_projection", {0, hidden}, {hidden, size}, Bias::kNone);
-  return graph_.add(x, norm(projected, prefix + "post_per_layer_input_norm"));
+  return norm(projected, prefix + "post_per_layer_input_norm");
 }
 
 ValueId StepBuilder::scale_layer(ValueId x, int64_t layer) {
@@ -178,6 +176,10 @@ ValueId StepBuilder::with_bias(ValueId x, const std::string& name) {
 
 ValueId StepBuilder::reduce(const Partial& partial) {
   return with_bias(graph_.all_reduce(partial.roots, *partial.blocks, shape_.dtype), partial.bias);
+}
+
+ValueId StepBuilder::gathered(ValueId own, std::vector<int64_t> parts) {
+  return partition_.ranks() > 1 ? graph_.all_gather(own, std::move(parts)) : own;
 }
 
 StepBuilder::Partial StepBuilder::mixer_partial(ValueId x, int64_t layer) {

@@ -59,11 +59,14 @@ class StepBuilder {
   /// Each is summed and rounded by itself, so the bits are those of two all-reduces.
   graph::ValueId attention_plus_mlp(graph::ValueId x, graph::ValueId y, int64_t layer);
 
-  /// dt[T, d]: x plus what the layer makes of x and of the token's embedding for this layer (`layer_input_size`).
-  graph::ValueId add_layer_input(graph::ValueId x, int64_t layer);
+  /// dt[T, d]: what the layer makes of x and of the token's embedding for this layer (`layer_input_size`).
+  graph::ValueId layer_input(graph::ValueId x, int64_t layer);
 
   /// dt[T, d]: x times the layer's learned factor (`layer_scalar`).
   graph::ValueId scale_layer(graph::ValueId x, int64_t layer);
+
+  /// The checkpoint tensor `name` of shape `whole`, complete on every rank.
+  graph::ValueId whole_weight(const std::string& name, const Shape& whole);
 
   /// Ends the step: the rows whose next token is wanted are normed (unless a post-norm model has done so), compared
   /// between ranks, projected on the vocabulary and sampled, or scored.
@@ -92,13 +95,14 @@ class StepBuilder {
   graph::ValueId of_rows(graph::ValueId slots);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
-  graph::ValueId whole_weight(const std::string& name, const Shape& whole);
   /// x · (rows `rows` of the weight)ᵀ + (the same rows of the bias): this rank's part of a column-parallel product.
   graph::ValueId column_parallel(graph::ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias);
   /// This rank's part of x · (columns `columns` of the weight)ᵀ; `block` columns are a leaf of `blocks`.
   Partial row_parallel(graph::ValueId x, const std::string& name, Range columns, const Shape& whole,
                        const BlockSplit& blocks, int64_t block, Bias bias);
   graph::ValueId reduce(const Partial& partial);
+  /// The columns of all ranks, rank r's `parts[r]` of them.
+  graph::ValueId gathered(graph::ValueId own, std::vector<int64_t> parts);
   bool sums_by_rank() const { return partition_.numerics == partition::Numerics::kFast; }
   graph::ValueId with_bias(graph::ValueId x, const std::string& name);
   /// The family's norm of each head, by a weight or by 1.
@@ -162,8 +166,12 @@ class StepBuilder {
     int64_t block;
   };
   Columns columns_of(const partition::ColumnSplit& split) const;
-  Partial dense_partial(graph::ValueId x, const std::string& prefix, const Columns& columns);
+  /// `dropped`: see sparse_gate; 0: none.
+  Partial dense_partial(graph::ValueId x, const std::string& prefix, const Columns& columns, double dropped = 0.0);
   Partial dense_partial(graph::ValueId x, int64_t layer);
+  /// This rank's gates, less the cut below which the part `dropped` of all ranks' would lie if they were normally
+  /// distributed; at least 0.
+  graph::ValueId sparse_gate(graph::ValueId gate, double dropped, Range own);
   graph::ValueId route(graph::ValueId x, const std::string& prefix);
   Partial experts_partial(graph::ValueId x, graph::ValueId routes, const std::string& prefix);
   graph::ValueId float_weight(const std::string& name, const Shape& shape);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "shards/families/step_builder.h"
 
@@ -9,6 +10,21 @@ namespace lockstep::families {
 
 using checkpoint::Mlp;
 using graph::ValueId;
+
+namespace {
+
+/// The number of standard deviations below which the part `p` of a normal distribution lies; bisected, as
+/// Φ(z) = erfc(−z / √2) / 2 rises.
+double normal_quantile(double p) {
+  double low = -40.0, high = 40.0;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace
 
 ValueId StepBuilder::mlp(ValueId x, int64_t layer) {
   if (!spec_.has_experts(layer)) return reduce(dense_partial(x, layer));
@@ -45,20 +61,30 @@ StepBuilder::Partial StepBuilder::dense_partial(ValueId x, int64_t layer) {
   const int64_t size = spec_.mlp_size(layer), width = size / spec_.intermediate_size;
   const Range own{part_.mlp_columns.begin * width, part_.mlp_columns.end * width};
   const Columns whole{size, own, partition_.mlp_blocks, partition_.mlp_block * width};
+  const double dropped = spec_.gate_sparsity.empty() ? 0.0 : spec_.gate_sparsity[static_cast<size_t>(layer)];
   return dense_partial(x, fmt::format("model.layers.{}.mlp.", layer),
-                       is_beside_experts ? columns_of(partition_.dense_layers) : whole);
+                       is_beside_experts ? columns_of(partition_.dense_layers) : whole, dropped);
 }
 
-StepBuilder::Partial StepBuilder::dense_partial(ValueId x, const std::string& prefix, const Columns& columns) {
+StepBuilder::Partial StepBuilder::dense_partial(ValueId x, const std::string& prefix, const Columns& columns,
+                                                double dropped) {
   const Shape up_shape{columns.all, spec_.hidden_size};
   const Bias bias = bias_if(spec_.mlp_bias);
   std::optional<ValueId> gate;
   if (spec_.mlp != Mlp::kPlain) gate = column_parallel(x, prefix + "gate_proj", columns.own, up_shape, bias);
+  if (gate && dropped > 0.0) gate = sparse_gate(*gate, dropped, columns.own);
   const ValueId up = column_parallel(x, prefix + "up_proj", columns.own, up_shape, bias);
   const ValueId inner =
       gate ? graph_.gated_activation(*gate, up, spec_.activation) : graph_.activation(up, spec_.activation);
   return row_parallel(inner, prefix + "down_proj", columns.own, {spec_.hidden_size, columns.all}, columns.blocks,
                       columns.block, bias);
+}
+
+ValueId StepBuilder::sparse_gate(ValueId gate, double dropped, Range own) {
+  std::vector<int64_t> parts;
+  for (const partition::RankPart& part : partition_.parts) parts.push_back(part.mlp_columns.size());
+  const ValueId kept = graph_.cut_off(gathered(gate, std::move(parts)), normal_quantile(dropped));
+  return partition_.ranks() > 1 ? graph_.columns(kept, own) : kept;
 }
 
 /// The slices `ranges` of every own expert's tensor, one expert after the other.

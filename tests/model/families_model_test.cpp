@@ -68,13 +68,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Family,
                                            "gpt2_scaled_by_layer",                    // learned positions, LayerNorm
                                            "gptj_default",                            // parallel residual, pairs
                                            "gemma2_alternating_windows",              // soft caps, windows, four norms
-                                           "gemma4_keys_are_values",                  // two shapes of heads
-                                           "gemma4_layer_inputs_shared_caches",       // layers without own caches
-                                           "gemma4_mlp_beside_experts",               // one reduction of both
-                                           "gpt_oss_mxfp4",                           // packed experts, sinks
-                                           "llama_nine_heads_llama3_tied",            // uneven heads
-                                           "mixtral_packed_window",                   // experts, windows
-                                           "phi3_longrope"),                          // rows that change their rotation
+                                           "gemma3n_three_streams",              // parallel residuals, sparse gates
+                                           "gemma4_keys_are_values",             // two shapes of heads
+                                           "gemma4_layer_inputs_shared_caches",  // layers without own caches
+                                           "gemma4_mlp_beside_experts",          // one reduction of both
+                                           "gpt_oss_mxfp4",                      // packed experts, sinks
+                                           "llama_nine_heads_llama3_tied",       // uneven heads
+                                           "mixtral_packed_window",              // experts, windows
+                                           "phi3_longrope"),                     // rows that change their rotation
                          [](const auto& tested) { return std::string(tested.param); });
 
 class FamilyLongRun : public ::testing::TestWithParam<std::tuple<const char*, int, int64_t>> {};

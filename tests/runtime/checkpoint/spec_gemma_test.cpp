@@ -162,6 +162,101 @@ TEST(ParseGemma3, RefusesAMultimodalModelWithoutAText) {
   expect_refusals(multimodal(quantised), {{json::object(), kUnsupported, "quantised weights (\"gptq\")"}});
 }
 
+// ---- Gemma 3n ----
+
+ModelSpec gemma3n_spec() {
+  ModelSpec spec = gemma_spec("gemma3n_text");
+  spec.key_value_heads = 2;
+  spec.attention_scale = 1.0;
+  spec.max_positions = 32768;
+  spec.logit_soft_cap = 30.0;
+  spec.query_key_norm = spec.value_norm = spec.layer_input_of_others = spec.scale_active_stream = true;
+  spec.windows = {512, 512};
+  spec.rope.theta = 1e6;
+  spec.local_rope = RopeSpec{.rotated = 256, .theta = 10000.0};
+  spec.layer_input_size = 256;
+  spec.layer_input_vocabulary = 262144;
+  spec.streams = 4;
+  spec.laurel_rank = 64;
+  return spec;
+}
+
+json small_gemma3n() { return with(smallest("gemma3n_text"), {{"num_kv_shared_layers", 0}}); }
+
+TEST(ParseGemma3n, FillsInTheDefaults) { EXPECT_EQ(parse(small_gemma3n()).value(), gemma3n_spec()); }
+
+TEST(ParseGemma3n, DropsGatesInItsFirstTenLayersUnlessItSaysOtherwise) {
+  const json keys = {{"num_hidden_layers", 11}, {"num_kv_shared_layers", 0}};
+  const ModelSpec spec = parse(with(smallest("gemma3n_text"), keys)).value();
+  EXPECT_EQ(spec.gate_sparsity.front(), 0.95);
+  EXPECT_EQ(spec.gate_sparsity.back(), 0.0);
+  const json given = {{"activation_sparsity_pattern", {0.0, 0.5}}};
+  EXPECT_THAT(parse(with(small_gemma3n(), given)).value().gate_sparsity, ElementsAre(0.0, 0.5));
+}
+
+TEST(ParseGemma3n, ReadsItsOwnKeys) {
+  const json keys = {{"intermediate_size", {80, 80}},
+                     {"altup_num_inputs", 3},
+                     {"altup_active_idx", 2},
+                     {"altup_correct_scale", false},
+                     {"laurel_rank", 8},
+                     {"altup_coef_clip", 9.0},
+                     {"layer_types", {"full_attention", "sliding_attention"}}};
+  ModelSpec expected = gemma3n_spec();
+  expected.intermediate_size = 80;
+  expected.streams = 3;
+  expected.active_stream = 2;
+  expected.scale_active_stream = false;
+  expected.laurel_rank = 8;
+  expected.windows = {0, 512};
+  EXPECT_EQ(parse(with(small_gemma3n(), keys)).value(), expected);
+}
+
+TEST(ParseGemma3n, RefusesWhatItCannotRun) {
+  expect_refusals(small_gemma3n(), {{{{"intermediate_size", {96, 80}}}, kUnsupported, "intermediate_size: found"},
+                                    {{{"altup_num_inputs", 9}}, kInvalid, "altup_num_inputs: found 9"},
+                                    {{{"altup_active_idx", 4}}, kInvalid, "altup_active_idx: found 4"},
+                                    {{{"intermediate_size", {96}}}, kUnsupported, "intermediate_size: found"},
+                                    {{{"intermediate_size", {0, 0}}}, kInvalid, "intermediate_size: found 0"},
+                                    {{{"hidden_size_per_layer_input", 0}}, kInvalid, "hidden_size_per_layer_input"},
+                                    {{{"activation_sparsity_pattern", {0.5}}}, kInvalid, "activation_sparsity_pattern"},
+                                    {{{"activation_sparsity_pattern", 0.5}}, kInvalid, "activation_sparsity_pattern"},
+                                    {{{"activation_sparsity_pattern", {0.5, 1.0}}}, kInvalid, "numbers from 0"}});
+}
+
+TEST(ParseGemma3n, KnowsEveryPublishedKeyAndNoOther) {
+  expect_knows_these_keys_only(with(small_gemma3n(), {{"activation_sparsity_pattern", {0.95, 0.0}},
+                                                      {"altup_active_idx", 0},
+                                                      {"altup_coef_clip", 120.0},
+                                                      {"altup_correct_scale", true},
+                                                      {"altup_lr_multiplier", 1.0},
+                                                      {"altup_num_inputs", 4},
+                                                      {"attention_bias", false},
+                                                      {"attention_dropout", 0.0},
+                                                      {"final_logit_softcapping", 30.0},
+                                                      {"head_dim", 256},
+                                                      {"hidden_activation", "gelu_pytorch_tanh"},
+                                                      {"hidden_size_per_layer_input", 256},
+                                                      {"initializer_range", 0.02},
+                                                      {"intermediate_size", {64, 64}},
+                                                      {"laurel_rank", 64},
+                                                      {"layer_types", {"sliding_attention", "full_attention"}},
+                                                      {"max_position_embeddings", 32768},
+                                                      {"query_pre_attn_scalar", 256},
+                                                      {"rms_norm_eps", 1e-6},
+                                                      {"rope_local_base_freq", 10000.0},
+                                                      {"rope_scaling", nullptr},
+                                                      {"rope_theta", 1000000.0},
+                                                      {"sliding_window", 512},
+                                                      {"use_cache", true},
+                                                      {"vocab_size_per_layer_input", 262144}}));
+}
+
+TEST(ParseGemma3n, TakesTheTextPartOfAMultimodalModel) {
+  const json towers = {{"model_type", "gemma3n"}, {"text_config", small_gemma3n()}, {"vision_config", {{"a", 1}}}};
+  EXPECT_EQ(parse(towers).value(), gemma3n_spec());
+}
+
 // ---- Gemma 4 ----
 
 ModelSpec gemma4_spec() {

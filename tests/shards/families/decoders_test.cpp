@@ -40,8 +40,8 @@ int64_t count(const graph::Graph& graph, Op op) {
 
 TEST(Families, AreThoseWhoseConfigsAreRead) {
   std::vector<std::string> read = checkpoint::supported_model_types();
-  for (const char* name :
-       {"gemma3", "gemma4", "gemma4_unified", "gemma4_unified_text", "llama4", "mistral3", "qwen3_5", "qwen3_5_moe"}) {
+  for (const char* name : {"gemma3", "gemma3n", "gemma4", "gemma4_unified", "gemma4_unified_text", "llama4", "mistral3",
+                           "qwen3_5", "qwen3_5_moe"}) {
     std::erase(read, name);  // with pictures, or of other defaults: see their texts
   }
   EXPECT_THAT(family_names(), ::testing::UnorderedElementsAreArray(read));
@@ -151,6 +151,24 @@ TEST(Families, FinishTheSumsOfExpertsAndOfASharedOneTogether) {
   const graph::Graph apart = build(spec, shape);
   EXPECT_EQ(count(apart, Op::kAllReduce), without + spec.layers - 1);
   EXPECT_EQ(count(apart, Op::kScaleRows), 0);
+}
+
+TEST(Families, GatherGatesWhereALayerDropsSomeOfThem) {
+  checkpoint::ModelSpec spec = tiny("gemma3n_text");
+  const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
+  const int64_t without = count(build(spec, shape), Op::kAllGather);
+  EXPECT_EQ(count(build(spec, shape), Op::kCutOff), 0);
+  spec.gate_sparsity = {0.5, 0.0, 0.95, 0.0};
+  const graph::Graph graph = build(spec, shape);
+  EXPECT_EQ(count(graph, Op::kAllGather), without + 2);
+  std::vector<double> cuts;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.op != Op::kCutOff) continue;
+    EXPECT_EQ(graph.value(node.operands[0]).type.shape[1], spec.intermediate_size);
+    cuts.push_back(node.number("deviations"));
+  }
+  EXPECT_THAT(cuts,
+              ::testing::ElementsAre(::testing::DoubleNear(0.0, 1e-12), ::testing::DoubleNear(1.644853627, 1e-9)));
 }
 
 TEST(Families, ScaleTheQueriesOfLayersWithoutARope) {
