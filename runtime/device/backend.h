@@ -32,6 +32,7 @@ struct Capabilities {
   bool bounded_attention = false;  // the cost of attention grows with the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
   bool recurrences = false;        // runs layers that carry a state from row to row
+  bool latent_attention = false;   // runs attention whose values are columns of its keys, and products by head
   bool whole_group = false;       // one program serves all ranks; it is compiled from every rank's graph, before passes
   bool host_threads = false;      // computes with host threads, and binds them to the cores that it is given
   std::string host_instructions;  // the host's instruction set that its kernels use; empty: none

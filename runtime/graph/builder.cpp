@@ -78,6 +78,10 @@ ValueId GraphBuilder::linear_blocks(ValueId x, ValueId weight, const BlockSplit&
   return add_result(Op::kLinearBlocks, {x, weight}, std::move(attributes));
 }
 
+ValueId GraphBuilder::head_linear(ValueId x, ValueId weight, int64_t heads) {
+  return add_result(Op::kHeadLinear, {x, weight}, {{"heads", heads}});
+}
+
 ValueId GraphBuilder::all_reduce(ValueId partial, const BlockSplit& split, DType result) {
   return add_result(Op::kAllReduce, {partial}, {{"blocks", split.bounds}, {"dtype", std::string(to_string(result))}});
 }
@@ -97,6 +101,10 @@ ValueId GraphBuilder::add(ValueId x, ValueId y) { return add_result(Op::kAdd, {x
 ValueId GraphBuilder::multiply(ValueId x, ValueId y) { return add_result(Op::kMultiply, {x, y}, {}); }
 
 ValueId GraphBuilder::join_partials(ValueId x, ValueId y) { return add_result(Op::kJoinPartials, {x, y}, {}); }
+
+ValueId GraphBuilder::join_heads(ValueId x, ValueId y, int64_t heads) {
+  return add_result(Op::kJoinHeads, {x, y}, {{"heads", heads}});
+}
 
 ValueId GraphBuilder::scale(ValueId x, double factor) { return add_result(Op::kScale, {x}, {{"factor", factor}}); }
 
@@ -182,6 +190,7 @@ ValueId GraphBuilder::attention(ValueId q, ValueId k_cache, ValueId v_cache, Val
   if (options.pinned > 0) attributes.emplace("pinned", options.pinned);
   if (options.soft_cap > 0) attributes.emplace("soft_cap", options.soft_cap);
   if (options.bound > 0) attributes.emplace("bound", options.bound);
+  if (options.value_columns > 0) attributes.emplace("value_columns", options.value_columns);
   if (const auto& per_head = options.sinks ? options.sinks : options.slopes) {
     operands.push_back(*per_head);
     attributes.emplace("per_head", std::string(options.sinks ? "sinks" : "slopes"));

@@ -32,6 +32,7 @@ struct AttentionOptions {
   int64_t pinned = 0;               // first positions that stay visible beyond the window
   double soft_cap = 0.0;            // c · tanh(score / c); 0: none
   int64_t bound = 0;                // upper bound of all positions; 0: the cache's capacity
+  int64_t value_columns = 0;        // the first ones of a key, which are its value; 0: values have a cache of their own
   std::optional<ValueId> sinks;     // [heads]: a logit of the softmax's denominator
   std::optional<ValueId> slopes;    // f32 [heads]: times (key − query position) is added to a score
   std::optional<ValueId> pinned_q;  // the query used for the pinned keys
@@ -84,6 +85,8 @@ class GraphBuilder {
                  std::optional<DType> result = std::nullopt, int64_t int8_group = 0);
   /// f32[roots, T, N]: the partial sums of rank `rank`'s blocks of `block` columns, by the tree of `split`.
   ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block, int64_t int8_group = 0);
+  /// dt[T, heads · b] from x [T, heads · a]: each head's columns times its own b rows of the weight [heads · b, a].
+  ValueId head_linear(ValueId x, ValueId weight, int64_t heads);
   /// dt[T, N]: the sum over all ranks' roots, rounded once to `result`.
   ValueId all_reduce(ValueId partial, const BlockSplit& split, DType result);
   /// dt[R, Σ parts]: the ranks' columns side by side; rank r contributes `parts[r]` columns.
@@ -96,6 +99,8 @@ class GraphBuilder {
   /// f32[roots, T, N + M]: two partial results with the same leaves side by side. One all_reduce then serves both, and
   /// each keeps its own order of sums.
   ValueId join_partials(ValueId x, ValueId y);
+  /// [R, N + M]: for each of `heads` groups of columns, those of x and then those of y.
+  ValueId join_heads(ValueId x, ValueId y, int64_t heads);
   /// x · y; y may be one factor, or one row of them for all rows.
   ValueId multiply(ValueId x, ValueId y);
   ValueId scale(ValueId x, double factor);

@@ -94,7 +94,7 @@ int64_t delta_rule_flops(const Graph& graph, const Node& node) {
 int64_t flops_of(const Graph& graph, const Node& node) {
   if (node.op == Op::kGatedDeltaRule) return delta_rule_flops(graph, node);
   if (node.op == Op::kMoeExperts) return expert_flops(graph, node);
-  if (node.op != Op::kLinear && node.op != Op::kLinearBlocks) return 0;
+  if (node.op != Op::kLinear && node.op != Op::kLinearBlocks && node.op != Op::kHeadLinear) return 0;
   const int64_t multiply_adds =
       clipped_product(operand_type(graph, node, 0).shape[0], operand_type(graph, node, 1).shape.elements());
   return clipped_product(2, multiply_adds);

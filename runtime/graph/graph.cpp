@@ -82,7 +82,9 @@ std::optional<size_t> slot_operand(Op op) {
 std::vector<ValueId> sequence_states(const Node& node) {
   switch (node.op) {
     case Op::kKvAppend: return {node.operands.at(1)};
-    case Op::kAttention: return {node.operands.at(1), node.operands.at(2)};
+    case Op::kAttention:
+      if (node.has("value_columns")) return {node.operands.at(1)};
+      return {node.operands.at(1), node.operands.at(2)};
     case Op::kCausalConv: return {node.operands.at(2)};
     case Op::kGatedDeltaRule: return {node.operands.begin() + 4, node.operands.begin() + 8};
     default: return {};

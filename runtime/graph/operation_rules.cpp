@@ -113,6 +113,16 @@ Result<void> check_linear_blocks(OperationUse& use) {
   return ok();
 }
 
+Result<void> check_head_linear(OperationUse& use) {
+  const int64_t heads = use.node.integer("heads"), outputs = use.symbols.size("N");
+  if (heads < 1 || outputs % heads != 0) {
+    return attribute_misfit("heads", heads, fmt::format("a divisor of the {} rows of weight", outputs));
+  }
+  if (use.symbols.size("X") / heads == use.symbols.size("K") && use.symbols.size("X") % heads == 0) return ok();
+  return misfit(fmt::format("operand 0 (x): found {} columns, expected those of weight ({}) for each of {} heads",
+                            use.symbols.size("X"), use.symbols.size("K"), heads));
+}
+
 Result<void> check_all_reduce(OperationUse& use) {
   LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
   const auto roots = static_cast<int64_t>(split.roots_of(use.graph.rank).size());
@@ -165,6 +175,19 @@ Result<void> check_first_rows(OperationUse& use) {
 
 Result<void> check_join_partials(OperationUse& use) {
   const int64_t n = use.symbols.size("N"), m = use.symbols.size("M");
+  if (m > kMaxSize - n) {
+    return misfit(
+        fmt::format("operands 0 (x) and 1 (y): found {} and {} columns, expected at most {} together", n, m, kMaxSize));
+  }
+  use.symbols.bind_size("W", n + m);
+  return ok();
+}
+
+Result<void> check_join_heads(OperationUse& use) {
+  const int64_t heads = use.node.integer("heads"), n = use.symbols.size("N"), m = use.symbols.size("M");
+  if (heads < 1 || n % heads != 0 || m % heads != 0) {
+    return attribute_misfit("heads", heads, fmt::format("a divisor of the {} and {} columns of x and y", n, m));
+  }
   if (m > kMaxSize - n) {
     return misfit(
         fmt::format("operands 0 (x) and 1 (y): found {} and {} columns, expected at most {} together", n, m, kMaxSize));
@@ -315,9 +338,24 @@ Result<void> check_attention_extras(const OperationUse& use) {
                             to_string(use.graph.value(use.node.operands[5]).type), heads));
 }
 
+/// Checks which columns of the cache are a head's values, and binds those of the result.
+Result<void> check_value_columns(OperationUse& use) {
+  const int64_t head_dim = use.symbols.size("h"), columns = use.node.integer_or("value_columns", head_dim);
+  if (columns < 1 || columns > head_dim) {
+    return attribute_misfit("value_columns", columns, fmt::format("1 to {}, the columns of a key", head_dim));
+  }
+  if (use.node.has("value_columns") && use.node.operands[1] != use.node.operands[2]) {
+    return misfit(fmt::format("operand 2 (v): found \"{}\", expected the cache of the keys (attribute value_columns)",
+                              use.graph.value(use.node.operands[2]).name));
+  }
+  use.symbols.bind_size("Hv", columns * std::ssize(use.node.integers("head_map")));
+  return ok();
+}
+
 Result<void> check_attention(OperationUse& use) {
   LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_head_map(use));
+  LOCKSTEP_TRY_VOID(check_value_columns(use));
   LOCKSTEP_TRY_VOID(check_window(use));
   if (use.node.has("chunked")) LOCKSTEP_TRY_VOID(check_chunked(use));
   LOCKSTEP_TRY_VOID(check_attention_extras(use));

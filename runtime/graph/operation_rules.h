@@ -8,11 +8,13 @@ namespace lockstep::graph {
 Result<void> check_embedding(OperationUse& use);
 Result<void> check_linear(OperationUse& use);
 Result<void> check_linear_blocks(OperationUse& use);
+Result<void> check_head_linear(OperationUse& use);
 Result<void> check_all_reduce(OperationUse& use);
 Result<void> check_all_gather(OperationUse& use);
 Result<void> check_first_rows(OperationUse& use);
 Result<void> check_columns(OperationUse& use);
 Result<void> check_join_partials(OperationUse& use);
+Result<void> check_join_heads(OperationUse& use);
 Result<void> check_lookup(OperationUse& use);
 Result<void> check_match_magnitude(OperationUse& use);
 Result<void> check_weighted_sum(OperationUse& use);

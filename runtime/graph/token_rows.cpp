@@ -10,12 +10,14 @@ bool keeps_rows(Op op) {
   switch (op) {
     case Op::kLinear:
     case Op::kLinearBlocks:
+    case Op::kHeadLinear:
     case Op::kAllReduce:
     case Op::kAllGather:
     case Op::kRowsOfOwners:
     case Op::kAdd:
     case Op::kMultiply:
     case Op::kJoinPartials:
+    case Op::kJoinHeads:
     case Op::kScale:
     case Op::kScaleRows:
     case Op::kScaleByPosition:

@@ -21,14 +21,15 @@ Experts experts_of(const Graph& graph, const Node& node) {
 Attention attention_of(const Graph& graph, const Node& node) {
   Attention attention;
   if (node.has("window")) attention.seen = node.integer("window") + node.integer_or("pinned", 0);
-  for (const size_t operand : {1u, 2u}) {  // [slots, heads, capacity, head_dim]
-    const TensorType& cache = graph.value(node.operands[operand]).type;
+  for (const graph::ValueId state : graph::sequence_states(node)) {  // [slots, heads, capacity, head_dim]
+    const TensorType& cache = graph.value(state).type;
     attention.token_bytes +=
         static_cast<double>(cache.shape[1] * cache.shape[3]) * static_cast<double>(size_of(cache.dtype));
   }
   const int64_t own_slots = graph.value(node.operands[1]).type.shape[0];
   if (own_slots < graph.slots) attention.sequences = own_slots;
-  attention.pair_flops = 4.0 * static_cast<double>(graph.value(node.operands[0]).type.shape[1]);
+  const int64_t keys = graph.value(node.operands[0]).type.shape[1], values = graph.value(*node.result).type.shape[1];
+  attention.pair_flops = 2.0 * static_cast<double>(keys + values);
   return attention;
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 namespace {
 
 constexpr int64_t kBlockRows = 48;  // rows (token, head) per block: their sums stay in the first-level cache
-/// Sums in the second-level cache, which is fast enough when several rows share a tile.
+/// Sums in the second-level cache, which is fast enough when several rows share a tile, or the copy of its values.
 constexpr int64_t kPairedBlockRows = kMostAttendedRows;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -52,6 +52,7 @@ struct AttentionTask::Run {
   float* maximum = nullptr;       // [rows]
   float* sum = nullptr;           // [rows, kStrip]
   float* result = nullptr;        // [rows, values.padded_dim()]
+  std::byte* values = nullptr;    // of the current tile, if they are columns of the keys
 
   int64_t rows() const { return (end - begin) * heads; }
   int64_t token(int64_t r) const { return begin + r / heads; }
@@ -70,8 +71,18 @@ AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& key
   return task;
 }
 
+AttentionTask AttentionTask::make_latent(const Kernels& kernels, const CacheLayout& keys, int64_t value_columns,
+                                         const std::vector<int64_t>& head_map) {
+  CacheLayout values = keys;
+  values.role = CacheRole::kValues;
+  values.head_dim = value_columns;
+  AttentionTask task = make(kernels, keys, values, head_map);
+  task.values_in_keys = true;
+  return task;
+}
+
 void AttentionTask::block_for_prefill(int64_t rows) {
-  const int64_t most = is_paired() ? kPairedBlockRows : kBlockRows;
+  const int64_t most = is_paired() || values_in_keys ? kPairedBlockRows : kBlockRows;
   block_tokens = std::clamp<int64_t>(most / static_cast<int64_t>(most_readers()), 1, std::max<int64_t>(rows, 1));
 }
 
@@ -99,6 +110,7 @@ int64_t AttentionTask::lay_out(std::byte* scratch, Run& run) const {
   take(run.seen, rows);
   take(run.q, rows * q_row_bytes());
   if (rule.pinned > 0) take(run.pinned_q, rows * q_row_bytes());
+  if (values_in_keys) take(run.values, values.tile_bytes());
   return bytes;
 }
 
@@ -191,12 +203,17 @@ void AttentionTask::run_pass(const Run& run, const std::byte* queries,
     common = {std::max(common.begin, seen.begin), std::min(common.end, seen.end)};
   }
   for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) {
+    if (values_in_keys) keys.copy_values(run.slot, tile, run.head, values, run.values);
     if (is_paired()) {
       run_paired_tile(run, queries, tile, common);
     } else {
       run_tile(run, queries, tile);
     }
   }
+}
+
+const std::byte* AttentionTask::values_of(const Run& run, int64_t tile) const {
+  return values_in_keys ? run.values : values.tile(run.slot, tile, run.head);
 }
 
 void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, int64_t number, Range common) const {
@@ -207,9 +224,9 @@ void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, in
   PairedTile tile{.q = queries,
                   .q_stride = q_row_bytes(),
                   .keys = keys.tile(run.slot, number, run.head),
-                  .values = values.tile(run.slot, number, run.head),
+                  .values = values_of(run, number),
                   .next_keys = has_next ? keys.tile(run.slot, number + 1, run.head) : nullptr,
-                  .next_values = has_next ? values.tile(run.slot, number + 1, run.head) : nullptr,
+                  .next_values = has_next ? values_of(run, number + 1) : nullptr,
                   .steps = keys.padded_dim() / 2,
                   .columns = columns,
                   .rows = 0,
@@ -293,7 +310,7 @@ void AttentionTask::weigh_rows(const Run& run, int64_t tile, float* scores, Rang
                          .sum = run.sum + rows.begin * kStrip,
                          .result = run.result + rows.begin * columns,
                          .result_columns = columns});
-  const std::byte* first_value = values.tile(run.slot, tile, run.head) + seen.begin * columns * value_bytes;
+  const std::byte* first_value = values_of(run, tile) + seen.begin * columns * value_bytes;
   Product product;
   product.weight_stride = columns * value_bytes;
   product.x = reinterpret_cast<const std::byte*>(scores + seen.begin);

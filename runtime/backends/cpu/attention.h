@@ -43,6 +43,7 @@ struct AttentionTask {
   ProductFunction score = nullptr;  // over tiles of keys
   ProductFunction weigh = nullptr;  // over tiles of values
   CacheLayout keys, values;
+  bool values_in_keys = false;  // values are the first columns of the keys, copied tile by tile in their own layout
   AttentionRule rule;
   Tensor q;                               // [rows, heads · head_dim]
   Tensor pinned_q;                        // the same, for the pinned keys
@@ -50,13 +51,16 @@ struct AttentionTask {
   Tensor slopes;                          // [heads]: times (key − position) is added to a score; no data: none
   const int32_t* slot = nullptr;          // [rows]
   const int32_t* position = nullptr;      // [rows]
-  Tensor result;                          // [rows, heads · head_dim]
+  Tensor result;                          // [rows, heads · head_dim of the values]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
   int64_t block_tokens = 1;               // token rows that share a read of a tile
   std::function<void(int64_t row, int64_t head)> prepare;  // if set, called for each row and cache head first
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                             const std::vector<int64_t>& head_map);
+  /// The same if the first `value_columns` of a key are its value.
+  static AttentionTask make_latent(const Kernels& kernels, const CacheLayout& keys, int64_t value_columns,
+                                   const std::vector<int64_t>& head_map);
   /// Chooses blocks of rows for steps of up to `rows` rows, with neighbours from one sequence: many rows share a read
   /// of a tile.
   void block_for_prefill(int64_t rows);
@@ -78,6 +82,8 @@ struct AttentionTask {
   void run_tokens(const Run& run) const;
   void open_row(const Run& run, int64_t r) const;
   void load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const;
+  /// A tile of values: of their cache, or the run's copy.
+  const std::byte* values_of(const Run& run, int64_t tile) const;
   void run_pass(const Run& run, const std::byte* queries, Range (AttentionRule::*keys_of)(int64_t) const) const;
   void run_tile(const Run& run, const std::byte* queries, int64_t tile) const;
   void run_paired_tile(const Run& run, const std::byte* queries, int64_t tile, Range common) const;

@@ -149,6 +149,8 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kEmbedding: return lower_embedding(node);
     case Op::kLinear: return lower_linear(node);
     case Op::kLinearBlocks: return lower_linear_blocks(node);
+    case Op::kHeadLinear: return lower_head_linear(node);
+    case Op::kJoinHeads: lower_join_heads(node); break;
     case Op::kAllReduce: lower_all_reduce(node); break;
     case Op::kAllGather: lower_all_gather(node); break;
     case Op::kLookup: lower_lookup(node); break;

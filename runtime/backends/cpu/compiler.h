@@ -55,6 +55,8 @@ class Compiler {
   Result<void> lower_linear(const Node& node);
   Result<void> lower_linear_blocks(const Node& node);
   Result<void> lower_linear_int8(const Node& node);
+  Result<void> lower_head_linear(const Node& node);
+  void lower_join_heads(const Node& node);
   void lower_lookup(const Node& node);
   void lower_columnwise(const Node& node);
   void lower_join_partials(const Node& node);

@@ -26,7 +26,11 @@ void Compiler::check_rows(const Node& node, ValueId slot, ValueId position, cons
 }
 
 AttentionTask Compiler::attention_task(const Node& node) const {
-  AttentionTask task = AttentionTask::make(kernels_, cache_of(node, 1), cache_of(node, 2), node.integers("head_map"));
+  const std::vector<int64_t>& head_map = node.integers("head_map");
+  AttentionTask task =
+      node.has("value_columns")
+          ? AttentionTask::make_latent(kernels_, cache_of(node, 1), node.integer("value_columns"), head_map)
+          : AttentionTask::make(kernels_, cache_of(node, 1), cache_of(node, 2), head_map);
   if (node.text("kernel") == "prefill") {
     task.block_for_prefill(graph_.rows);
   } else {

@@ -119,6 +119,17 @@ void Compiler::lower_heads(const Tensor& rows, int64_t heads, HeadWork work) {
   });
 }
 
+void Compiler::lower_join_heads(const Node& node) {
+  const Tensor x = operand(node, 0), y = operand(node, 1), dst = result(node);
+  const int64_t heads = node.integer("heads"), first = x.columns / heads, second = y.columns / heads;
+  lower_heads(dst, heads, [=](int64_t row, int64_t head) {
+    std::byte* const to = dst.at(row, head * (first + second));
+    const std::byte* const rest = y.at(row, head * second);
+    std::copy_n(x.at(row, head * first), first * x.element_size(), to);
+    std::copy_n(rest, second * y.element_size(), to + first * x.element_size());
+  });
+}
+
 Compiler::HeadWork Compiler::heads_before(const Node& attention) {
   std::vector<std::vector<int64_t>> readers(static_cast<size_t>(cache_of(attention, 1).heads));  // by cache head
   for (int64_t head = 0; const int64_t read : attention.integers("head_map")) readers.at(read).push_back(head++);

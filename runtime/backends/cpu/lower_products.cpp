@@ -75,4 +75,38 @@ Result<void> Compiler::lower_linear_int8(const Node& node) {
   return add_product(node, std::move(product));
 }
 
+/// Each head is a product by itself; a worker computes whole heads.
+Result<void> Compiler::lower_head_linear(const Node& node) {
+  const Packing stacked = *packing_of(kernels_, graph_, node, 1);
+  const auto weight = store_.packed(graph_.value(node.operands[1]).name, stacked);
+  if (!weight) return not_a_weight(node, 1);
+  Packing packing = stacked;
+  packing.parts = 1;
+  const auto of_head = [](Tensor tensor, int64_t head, int64_t columns) {
+    tensor.data = tensor.at(0, head * columns);
+    tensor.columns = columns;
+    return tensor;
+  };
+  const auto heads = std::make_shared<std::vector<LinearTask>>();
+  for (int64_t head = 0; head < stacked.parts; ++head) {
+    const PackedWeight own{packing, weight->data + head * stacked.bytes_of_part()};
+    heads->push_back(LinearTask::make(kernels_, own, LinearPlan::plain(packing),
+                                      of_head(operand(node, 0), head, packing.k),
+                                      of_head(result(node), head, packing.n)));
+  }
+  const int64_t arranged = (heads->front().arranged_bytes() + 63) / 64 * 64;
+  Scratch* scratch = &program_.scratch;
+  scratch->need_private(arranged + heads->front().private_bytes());
+  add_shared([heads, scratch, arranged](Part part) {
+    const Share share = share_of(std::ssize(*heads), part);
+    std::byte* const memory = scratch->private_of(part);
+    for (int64_t head = share.begin; head < share.end; ++head) {
+      const LinearTask& task = (*heads)[static_cast<size_t>(head)];
+      if (task.arrange) task.arrange_rows(memory, Part{});
+      task.run(memory, memory + arranged, {0, task.strips()});
+    }
+  });
+  return ok();
+}
+
 }  // namespace lockstep::cpu

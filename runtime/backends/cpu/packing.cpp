@@ -201,6 +201,12 @@ std::optional<Packing> packing_of(const Kernels& kernels, const graph::Graph& gr
   if (node.op == Op::kLinearBlocks && operand == 1) {
     return Packing::for_leaves(shape[0], shape[1], node.integer("block"), type.dtype, pairs);
   }
+  if (node.op == Op::kHeadLinear && operand == 1) {
+    const int64_t heads = node.integer("heads");
+    Packing packing = Packing::for_leaves(shape[0] / heads, shape[1], shape[1], type.dtype, pairs);
+    packing.parts = heads;
+    return packing;
+  }
   if (node.op == Op::kCausalConv && operand == 1) {  // taps are read one by one
     return Packing::for_leaves(shape[0], shape[1], shape[1], type.dtype, /*pairs=*/false);
   }

@@ -97,6 +97,7 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
     }
     if (node.op == graph::Op::kAttention) {
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[1]).name, CacheRole::kKeys));
+      if (node.has("value_columns")) continue;  // values are columns of the keys
       LOCKSTEP_TRY_VOID(add_role(graph.value(node.operands[2]).name, CacheRole::kValues));
     }
   }

@@ -77,7 +77,8 @@ class Attention {
         keys_(call.operands[kKeys], call.node),
         values_(call.operands[kValues], call.node),
         scale_(static_cast<float>(call.node.number("scale"))),
-        soft_cap_(static_cast<float>(call.node.number_or("soft_cap", 0.0))) {
+        soft_cap_(static_cast<float>(call.node.number_or("soft_cap", 0.0))),
+        value_columns_(call.node.integer_or("value_columns", values_.head_dim)) {
     const std::string per_head = call.node.has("per_head") ? call.node.text("per_head") : "";
     if (per_head == "sinks") sinks_ = call.operands[kPerHead].floats();
     if (per_head == "slopes") slopes_ = call.operands[kPerHead].floats();
@@ -94,15 +95,16 @@ class Attention {
     for (size_t head = 0; head < head_map.size(); ++head) {
       LOCKSTEP_TRY(const std::vector<float> shares, shares_of(t, slot, head, visible));
       const std::vector<float> v = values_.read(slot, head_map[head], visible);
+      float* dst = call_.result->floats() + t * call_.result->columns() + static_cast<int64_t>(head) * value_columns_;
       LOCKSTEP_TRY_VOID(aten::multiply(aten::dense(shares.data(), 1, count),
-                                       aten::dense(v.data(), count, keys_.head_dim),
-                                       aten::dense(call_.result->floats() + offset_of(t, head), 1, keys_.head_dim)));
+                                       {v.data(), count, value_columns_, values_.head_dim},
+                                       aten::dense(dst, 1, value_columns_)));
     }
     return ok();
   }
 
  private:
-  /// The offset of head `head` of row `t` in q and in the result.
+  /// The offset of head `head` of row `t` in q.
   int64_t offset_of(int64_t t, size_t head) const {
     return t * call_.operands[kQ].columns() + static_cast<int64_t>(head) * keys_.head_dim;
   }
@@ -149,6 +151,7 @@ class Attention {
   const Cache values_;
   const float scale_;
   const float soft_cap_;
+  const int64_t value_columns_;
   const float* sinks_ = nullptr;
   const float* slopes_ = nullptr;
   const float* pinned_q_ = nullptr;

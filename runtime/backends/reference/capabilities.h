@@ -10,7 +10,8 @@ inline device::Capabilities capabilities() {
           .rows_of_one_slot = false,
           .bounded_attention = true,
           .invariant_sums = false,  // libtorch's order of sums varies with the shape
-          .recurrences = true};
+          .recurrences = true,
+          .latent_attention = true};
 }
 
 }  // namespace lockstep::reference

@@ -91,6 +91,20 @@ Result<void> linear_blocks(const Call& call, const Environment& environment) {
   return ok();
 }
 
+Result<void> head_linear(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const Tensor& w = call.operands[1];
+  const Tensor& result = *call.result;
+  const int64_t heads = call.node.integer("heads"), outputs = w.rows() / heads;
+  for (int64_t head = 0; head < heads; ++head) {
+    LOCKSTEP_TRY_VOID(
+        aten::multiply_transposed({x.floats() + head * w.columns(), x.rows(), w.columns(), x.columns()},
+                                  aten::dense(w.floats() + head * outputs * w.columns(), outputs, w.columns()),
+                                  {result.floats() + head * outputs, result.rows(), outputs, result.columns()}));
+  }
+  return ok();
+}
+
 Result<void> add(const Call& call, const Environment&) {
   const float* x = call.operands[0].floats();
   const float* y = call.operands[1].floats();
@@ -116,6 +130,18 @@ Result<void> join_partials(const Call& call, const Environment&) {
   for (int64_t r = 0; r < x.rows(); ++r) {
     dst = std::copy_n(x.floats() + r * x.columns(), x.columns(), dst);
     dst = std::copy_n(y.floats() + r * y.columns(), y.columns(), dst);
+  }
+  return ok();
+}
+
+Result<void> join_heads(const Call& call, const Environment&) {
+  const int64_t heads = call.node.integer("heads");
+  std::byte* dst = call.result->memory;
+  for (int64_t part = 0; part < call.result->rows() * heads; ++part) {
+    for (const Tensor& from : call.operands) {
+      const size_t bytes = static_cast<size_t>(from.columns() / heads) * size_of(from.held);
+      dst = std::copy_n(from.memory + static_cast<size_t>(part) * bytes, bytes, dst);
+    }
   }
   return ok();
 }

@@ -17,12 +17,14 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kEmbedding: return embedding;
     case graph::Op::kLinear: return linear;
     case graph::Op::kLinearBlocks: return linear_blocks;
+    case graph::Op::kHeadLinear: return head_linear;
     case graph::Op::kAllReduce: return all_reduce;
     case graph::Op::kAllGather: return all_gather;
     case graph::Op::kLookup: return lookup;
     case graph::Op::kAdd: return add;
     case graph::Op::kMultiply: return multiply;
     case graph::Op::kJoinPartials: return join_partials;
+    case graph::Op::kJoinHeads: return join_heads;
     case graph::Op::kScale: return scale;
     case graph::Op::kScaleRows: return scale_rows;
     case graph::Op::kScaleByPosition: return scale_by_position;

@@ -8,13 +8,15 @@
 namespace lockstep::graph {
 namespace {
 
-/// Whether an operation passes its first operand on, row by row: q and k go through a head norm, a bias, a factor or a
-/// slice.
+/// Whether an operation passes its first operand on, row by row: q and k go through a head norm, a bias, a factor, a
+/// slice, or into the space of latent keys.
 bool hands_on(const Graph& graph, const Node& node) {
   switch (node.op) {
     case Op::kRmsNorm:
     case Op::kLayerNorm:
     case Op::kColumns:
+    case Op::kHeadLinear:
+    case Op::kJoinHeads:
     case Op::kScale: return true;
     case Op::kAdd: return graph.value(node.operands[1]).type.shape.rank() == 1;  // a bias, not a residual
     default: return false;

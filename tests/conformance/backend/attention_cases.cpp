@@ -22,6 +22,7 @@ graph::AttentionOptions options_of(CaseBuilder& b, const AttentionStep& step, in
   options.pinned = step.pinned;
   options.soft_cap = step.soft_cap;
   options.bound = step.bound;
+  options.value_columns = step.value_columns;
   if (step.per_head == "sinks") options.sinks = b.weight("sinks", per_head_values(step.heads.query()));
   if (step.per_head == "slopes") options.slopes = b.weight("slopes", per_head_values(step.heads.query()));
   if (step.pinned > 0) {
@@ -57,11 +58,14 @@ Case append_and_attend(const AttentionStep& step, const Rows& rows) {
   const ValueId position = b.input("position", int_tensor({rows.size()}, rows.position));
   const ValueId q = random_rows("q", heads.query() * heads.dim, 1);
   const ValueId k = random_rows("k", heads.cache * heads.dim, 2);
-  const ValueId v = random_rows("v", heads.cache * heads.dim, 3);
   const ValueId keys = b.cache("kv.0.k", cache);
-  const ValueId values = b.cache("kv.0.v", cache);
+  ValueId values = keys;
   b.builder.kv_append(k, keys, slot, position, step.window, step.pinned);
-  b.builder.kv_append(v, values, slot, position, step.window, step.pinned);
+  if (step.value_columns == 0) {
+    const ValueId v = random_rows("v", heads.cache * heads.dim, 3);
+    values = b.cache("kv.0.v", cache);
+    b.builder.kv_append(v, values, slot, position, step.window, step.pinned);
+  }
   const graph::AttentionOptions options = options_of(b, step, rows.size());
   b.builder.output("y", b.builder.attention(q, keys, values, slot, position, options));
   return std::move(b).finish();

@@ -42,11 +42,12 @@ struct AttentionStep {
   double soft_cap = 0.0;
   int64_t bound = 0;
   std::string per_head = {};  // "sinks" or "slopes"
+  int64_t value_columns = 0;  // values are so many columns of the keys; 0: they have a cache
   uint64_t seed = 1;          // of q, k and v
 };
 
-/// Appends all rows to the caches kv.0.k and kv.0.v and attends with those rows; q, k, v and pinned_q are inputs, the
-/// output is y.
+/// Appends all rows to the caches kv.0.k and kv.0.v (with `value_columns`, to the first) and attends with those rows;
+/// q, k, v and pinned_q are inputs, the output is y.
 Case append_and_attend(const AttentionStep& step, const Rows& rows);
 
 /// Runs the cases one after the other over the same states and holds every outcome against the scalar model's and the

@@ -155,6 +155,93 @@ TEST_P(AttentionOperations, CapScoresAndAddSlopesAndSinks) {
   }
 }
 
+/// What latent attention is made of.
+class LatentAttention : public EveryBackendAndType {
+ protected:
+  void SetUp() override {
+    EveryBackendAndType::SetUp();
+    if (IsSkipped()) return;
+    if (!backend().make(/*threads=*/1).value()->capabilities().latent_attention) {
+      GTEST_SKIP() << backend().name << " does not run latent attention";
+    }
+  }
+};
+LOCKSTEP_FOR_EVERY_BACKEND_AND_TYPE(LatentAttention);
+
+TEST_P(LatentAttention, TakesTheFirstColumnsOfTheKeysAsValues) {
+  const std::vector<int32_t> lengths = {33, 1, 65};
+  const Rows next{{0, -1, 2}, {33, 0, 65}};
+  for (const auto& [query_heads, dim, value_columns] :
+       {std::tuple{1, 5, 4}, {3, 24, 20}, {5, 32, 32}, {7, 31, 17}, {20, 40, 32}}) {
+    for (const int64_t window : {0, 20}) {
+      SCOPED_TRACE(testing::Message() << query_heads << " heads of " << dim << ", " << value_columns
+                                      << " columns of values, window " << window);
+      AttentionStep step{.dtype = dtype(),
+                         .heads = {.map = std::vector<int64_t>(static_cast<size_t>(query_heads), 0), .dim = dim},
+                         .slots = 3,
+                         .window = window,
+                         .value_columns = value_columns};
+      AttentionStep decode = step;
+      decode.kernel = "decode";
+      decode.seed = 2;
+      expect_sequence_conforms(backend(),
+                               {append_and_attend(step, interleaved(lengths)), append_and_attend(decode, next)},
+                               tolerance_of(dtype()));
+    }
+  }
+}
+
+TEST_P(LatentAttention, GivesTheSameBitsInAnyChunk) {
+  if (!backend().make(/*threads=*/1).value()->capabilities().invariant_sums) GTEST_SKIP() << "sums vary";
+  AttentionStep step{.dtype = dtype(), .heads = {.map = {0, 0, 0}, .dim = 24}, .value_columns = 20};
+  Rows all;
+  for (int32_t position = 0; position < 70; ++position) all.add(0, position);
+  const Case whole = append_and_attend(step, all);
+  const std::vector<double> expected = numbers_of(run_on(backend(), whole).outputs.at("y"));
+  step.kernel = "decode";
+  const Case one = append_and_attend(step, {{0}, {0}});
+  Session session(backend(), {one.graph});
+  const auto row_of = [&](const char* name, int64_t t) {
+    const TensorData& rows = whole.inputs.at(name);
+    const size_t bytes = rows.bytes.size() / static_cast<size_t>(all.size());
+    const auto first = rows.bytes.begin() + static_cast<std::ptrdiff_t>(bytes) * t;
+    return TensorData{one.inputs.at(name).type, {first, first + static_cast<std::ptrdiff_t>(bytes)}};
+  };
+  for (int64_t t = 0; t < all.size(); ++t) {
+    session
+        .run(0, {{"q", row_of("q", t)},
+                 {"k", row_of("k", t)},
+                 {"slot", int_tensor({1}, {0})},
+                 {"position", int_tensor({1}, {static_cast<int32_t>(t)})}})
+        .value();
+    const std::vector<double> y = numbers_of(session.outcome(0).outputs.at("y"));
+    for (size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(y[i], expected[static_cast<size_t>(t) * y.size() + i]) << "row " << t << ", column " << i;
+    }
+  }
+}
+
+TEST_P(LatentAttention, MultipliesEachHeadByItsOwnRowsOfTheWeight) {
+  for (const auto& [rows, heads, inputs, outputs] :
+       {std::tuple{1, 1, 7, 5}, {3, 5, 12, 24}, {9, 3, 33, 70}, {40, 2, 64, 16}, {5, 9, 20, 1}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows, " << heads << " heads, " << inputs << " to " << outputs);
+    CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = rows, .slots = 1});
+    const ValueId x = b.input("x", random({rows, heads * inputs}, 1));
+    const ValueId w = b.weight("w", random({heads * outputs, inputs}, 2));
+    b.builder.output("y", b.builder.head_linear(x, w, heads));
+    expect_case_conforms(std::move(b).finish());
+  }
+}
+
+TEST_P(LatentAttention, JoinsTheColumnsOfEachHead) {
+  for (const auto& [heads, n, m] : {std::tuple{1, 24, 8}, {5, 3, 1}, {3, 16, 64}}) {
+    CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 4, .slots = 1});
+    const ValueId x = b.input("x", random({4, heads * n}, 1)), y = b.input("y", random({4, heads * m}, 2));
+    b.builder.output("z", b.builder.join_heads(x, y, heads));
+    expect_conforms(backend(), std::move(b).finish(), /*tolerance=*/0);
+  }
+}
+
 TEST_P(AttentionOperations, LeaveToASinkMostOfWhatNoKeyDeserves) {
   AttentionStep step = step_of(dtype(), {.map = {0, 0}, .cache = 1, .dim = 4}, 1);
   step.per_head = "sinks";

@@ -46,7 +46,7 @@ double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t
 
 void attend(Rank& rank, const graph::Node& node, const Query& query) {
   Array& values = rank.operand(node, 2);
-  const int64_t h = values.dim(3);
+  const int64_t h = integer_or(node, "value_columns", values.dim(3));
   const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
   std::vector<int64_t> visible;
   Numbers weights;

@@ -108,6 +108,19 @@ void linear_blocks(Rank& rank, const graph::Node& node) {
   }
 }
 
+void head_linear(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& w = rank.operand(node, 1);
+  Array& y = rank.result(node);
+  const int64_t outputs = w.rows() / node.integer("heads"), inputs = w.columns();
+  for (int64_t t = 0; t < y.rows(); ++t) {
+    for (int64_t n = 0; n < w.rows(); ++n) {
+      const int64_t first = n / outputs * inputs;  // column of the head's part of x
+      for (int64_t k = 0; k < inputs; ++k) y.at(t, n) += x.at(t, first + k) * w.at(n, k);
+    }
+  }
+}
+
 void add(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   const Array& y = rank.operand(node, 1);
@@ -134,6 +147,19 @@ void join_partials(Rank& rank, const graph::Node& node) {
   Array& z = rank.result(node);
   for (int64_t r = 0; r < z.rows(); ++r) {
     for (int64_t i = 0; i < z.columns(); ++i) z.at(r, i) = i < x.columns() ? x.at(r, i) : y.at(r, i - x.columns());
+  }
+}
+
+void join_heads(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& y = rank.operand(node, 1);
+  Array& z = rank.result(node);
+  const int64_t heads = node.integer("heads"), first = x.columns() / heads, width = z.columns() / heads;
+  for (int64_t r = 0; r < z.rows(); ++r) {
+    for (int64_t i = 0; i < z.columns(); ++i) {
+      const int64_t head = i / width, column = i % width;
+      z.at(r, i) = column < first ? x.at(r, head * first + column) : y.at(r, head * (width - first) + column - first);
+    }
   }
 }
 

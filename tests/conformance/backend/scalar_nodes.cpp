@@ -60,10 +60,12 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kEmbedding: return embedding(rank, node);
     case graph::Op::kLinear: return linear(rank, node);
     case graph::Op::kLinearBlocks: return linear_blocks(rank, node);
+    case graph::Op::kHeadLinear: return head_linear(rank, node);
     case graph::Op::kLookup: return lookup(rank, node);
     case graph::Op::kAdd: return add(rank, node);
     case graph::Op::kMultiply: return multiply(rank, node);
     case graph::Op::kJoinPartials: return join_partials(rank, node);
+    case graph::Op::kJoinHeads: return join_heads(rank, node);
     case graph::Op::kScale: return scale(rank, node);
     case graph::Op::kScaleRows: return scale_rows(rank, node);
     case graph::Op::kScaleByPosition: return scale_by_position(rank, node);

@@ -193,5 +193,19 @@ TEST(GraphBuilder, InfersTheRootsOfExperts) {
   EXPECT_EQ(to_string(b.type_of(b.join_partials(by_columns, by_expert))), "f32[2,4,12]");
 }
 
+TEST(GraphBuilder, InfersTheTypesOfLatentAttention) {
+  GraphBuilder b = two_rank_builder();
+  const DType dtype = DType::kFloat32;
+  const ValueId plain = b.input("plain", {dtype, {4, 2 * 5}}), turned = b.input("turned", {dtype, {4, 2 * 2}});
+  const ValueId rows = b.input("rows", {DType::kInt32, {4}});
+  const ValueId keys = b.weight("keys", {dtype, {2 * 6, 5}}, {{"keys", {{0, 12}, {0, 5}}}});
+  const ValueId q = b.join_heads(b.head_linear(plain, keys, 2), turned, 2);
+  EXPECT_EQ(to_string(b.type_of(q)), "f32[4,16]");
+  const ValueId cache = b.state("cache", {dtype, {b.slots(), 1, 9, 8}});
+  const ValueId attended = b.attention(q, cache, cache, rows, rows,
+                                       {.head_map = {0, 0}, .scale = 0.5, .kernel = "decode", .value_columns = 6});
+  EXPECT_EQ(to_string(b.type_of(attended)), "f32[4,12]");
+}
+
 }  // namespace
 }  // namespace lockstep::graph

@@ -21,6 +21,8 @@ LowerNode lowering_of(Op op) {
     case Op::kEmbedding: return lower_embedding;
     case Op::kLinear: return lower_linear;
     case Op::kLinearBlocks: return lower_linear_blocks;
+    case Op::kHeadLinear:
+    case Op::kJoinHeads: return nullptr;  // Capabilities::latent_attention
     case Op::kAllReduce: return lower_all_reduce;
     case Op::kAllGather: return lower_all_gather;
     case Op::kLookup: return lower_lookup;

@@ -53,6 +53,31 @@ TEST(CacheLayout, ReadsWhatWasWritten) {
   }
 }
 
+TEST(CacheLayout, CopiesColumnsOfKeysAsATileOfValues) {
+  for (const bool pairs : {false, true}) {
+    for (const int64_t columns : {1, 4, 5}) {
+      OneSlot slot({.role = CacheRole::kKeys,
+                    .dtype = DType::kBFloat16,
+                    .pairs = pairs,
+                    .heads = 2,
+                    .capacity = 100,
+                    .head_dim = 5});
+      for (int64_t at = 0; at < 100; ++at) slot.write(at);
+      CacheLayout values = slot.cache;
+      values.role = CacheRole::kValues;
+      values.head_dim = columns;
+      std::vector<uint16_t> tile(static_cast<size_t>(values.tile_bytes()) / sizeof(uint16_t), 0xffff);
+      slot.cache.copy_values(0, /*number=*/1, /*head=*/1, values, reinterpret_cast<std::byte*>(tile.data()));
+      for (int64_t token = 0; token < 100 - kTileTokens; ++token) {
+        for (int64_t d = 0; d < values.padded_dim(); ++d) {
+          const uint16_t expected = d < columns ? expected_at(kTileTokens + token, 1)[static_cast<size_t>(d)] : 0;
+          EXPECT_EQ(tile[static_cast<size_t>(values.element(token, d))], expected) << token << " " << d;
+        }
+      }
+    }
+  }
+}
+
 TEST(CacheLayout, ShowsARingAsTheRowsOfTheGraph) {
   for (const int64_t pinned : {0, 3, 64, 90}) {
     OneSlot slot({.dtype = DType::kBFloat16,
