@@ -105,6 +105,9 @@ SMOLLM3 = {**named("smollm3", "SmolLM3ForCausalLM"), **DENSE_HEADS, "hidden_act"
            "num_hidden_layers": 3, "pad_token_id": 3}  # fmt: skip
 GRANITE = {**named("granite", "GraniteForCausalLM"), **DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05,
            "num_hidden_layers": 3}  # fmt: skip
+LATENT = {**DENSE_HEADS, "hidden_act": "silu", "rms_norm_eps": 1e-05, "num_hidden_layers": 3, "kv_lora_rank": 24,
+          "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 20, "intermediate_size": 104,
+          "moe_intermediate_size": 48, "first_k_dense_replace": 1, "tie_word_embeddings": False}  # fmt: skip
 STARCODER2 = {**named("starcoder2", "Starcoder2ForCausalLM"), **DENSE_HEADS, "hidden_act": "gelu_pytorch_tanh",
               "norm_epsilon": 1e-05, "num_hidden_layers": 3, "embedding_dropout": 0.0,
               "residual_dropout": 0.0}  # fmt: skip
@@ -448,6 +451,50 @@ VARIANTS: dict[str, Variant] = {
         "norm_topk_prob": False, "routed_scaling_factor": 1.0, "first_k_dense_replace": 2,
         "tie_word_embeddings": False, "num_mtp_layers": 0,
     }, matters={"norm_topk_prob": True, "routed_scaling_factor": 2.0}),
+    "deepseek_v2_groups": Variant("DeepSeek-V2", {
+        **named("deepseek_v2", "DeepseekV2ForCausalLM"), **LATENT, **OLD, "hidden_size": 60, "num_attention_heads": 5,
+        "num_key_value_heads": 5, "q_lora_rank": None, "rope_theta": 50000.0, "attention_bias": False,
+        "rope_scaling": {"type": "yarn", "factor": 8.0, "beta_fast": 32, "beta_slow": 1, "mscale": 0.707,
+                         "mscale_all_dim": 0.707, "original_max_position_embeddings": 16},
+        "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+        "topk_method": "group_limited_greedy", "norm_topk_prob": False, "routed_scaling_factor": 3.0,
+        "scoring_func": "softmax", "moe_layer_freq": 1, "aux_loss_alpha": 0.001, "seq_aux": True,
+    }, matters={"topk_method": "greedy", "topk_group": 3, "routed_scaling_factor": 1.0, "num_experts_per_tok": 2,
+                "rope_theta": 100.0, "rope_scaling": None, "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "deepseek_v2_greedy_biases": Variant("DeepSeek-V2", {
+        **named("deepseek_v2", "DeepseekV2ForCausalLM"), **LATENT, **NEW, "vocab_size": 259,
+        "hidden_size": 60, "num_attention_heads": 6, "num_key_value_heads": 6, "q_lora_rank": 40,
+        "attention_bias": True, "rope_parameters": default_rope(), "n_routed_experts": 5, "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 0, "topk_method": "greedy", "n_group": 1, "topk_group": 1,
+    }, matters={"num_experts_per_tok": 3}),
+    "deepseek_v3_groups": Variant("DeepSeek-V3", {
+        **named("deepseek_v3", "DeepseekV3ForCausalLM"), **LATENT, **OLD, "hidden_size": 72, "num_attention_heads": 9,
+        "num_key_value_heads": 9, "q_lora_rank": 40, "rope_theta": 50000.0, "attention_bias": False,
+        "rope_scaling": {"type": "yarn", "factor": 8.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
+                         "mscale_all_dim": 1.0, "original_max_position_embeddings": 16},
+        "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+        "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+        "moe_layer_freq": 1, "ep_size": 1, "num_nextn_predict_layers": 1,
+    }, matters={"topk_group": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.0, "num_experts_per_tok": 2,
+                "rope_theta": 100.0, "rope_scaling": None, "rms_norm_eps": 0.01, "hidden_act": "gelu",
+                "rope_interleave": False}),
+    "deepseek_v3_halves_biases": Variant("DeepSeek-V3", {
+        **named("deepseek_v3", "DeepseekV3ForCausalLM"), **LATENT, **NEW, "vocab_size": 259,
+        "hidden_size": 60, "num_attention_heads": 5, "num_key_value_heads": 5, "q_lora_rank": None,
+        "attention_bias": True, "rope_parameters": default_rope(), "rope_interleave": False, "n_routed_experts": 5,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": False,
+        "routed_scaling_factor": 1.5, "first_k_dense_replace": 2, "num_mtp_layers": 0,
+    }, matters={"norm_topk_prob": True, "rope_interleave": True}),
+    "glm4_moe_lite_one_dense": Variant("GLM-4.7-Flash", {
+        **{key: value for key, value in LATENT.items() if key != "first_k_dense_replace"},
+        **named("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), **NEW, "hidden_size": 72, "num_attention_heads": 9,
+        "num_key_value_heads": 9, "q_lora_rank": 40, "qk_rope_head_dim": 4, "attention_bias": False,
+        "rope_parameters": default_rope(1000000.0, partial_rotary_factor=1.0), "n_routed_experts": 6,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+        "topk_method": "noaux_tc", "routed_scaling_factor": 1.8, "num_nextn_predict_layers": 1, "pad_token_id": 0,
+    }, matters={"norm_topk_prob": False, "routed_scaling_factor": 1.0, "num_experts_per_tok": 3,
+                "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
     "ernie4_5_moe_dense_ends": Variant("ERNIE 4.5 MoE", {
         **named("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"), **DENSE, **OLD, "hidden_act": "silu",
         "rms_norm_eps": 1e-05, "num_hidden_layers": 4, "num_attention_heads": 9, "num_key_value_heads": 3,

@@ -50,7 +50,7 @@ LEAST_EFFECT = 2e-4  # of the same, of a config key that matters: twice the test
 SPREADS = {"bias": 0.25, "embedding": 0.5, "positions": 0.5, "head": 0.5, "attention": 0.4, "matrix": 0.3, "sinks": 1.5}
 TIED_SPREADS = {"embedding": 0.2, "positions": 0.3}
 GEMMA_SPREADS = {"embedding": 0.1}  # the model multiplies it by 8
-ATTENTION = ("q_proj", "k_proj", "c_attn", "query_key_value", "qkv_proj")
+ATTENTION = ("q_proj", "q_b_proj", "k_proj", "c_attn", "query_key_value", "qkv_proj")
 MXFP4_SCALES = [119, 123]  # exponents − 127
 
 U64 = np.uint64

@@ -29,7 +29,7 @@ FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "M
             "SmolLM3", "Granite", "GraniteMoE", "StarCoder2", "StableLM", "Seed-OSS", "ERNIE 4.5", "GLM-4", "EXAONE 4", "Hunyuan",
             "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron",
             "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4",
-            "Qwen3-Next", "Qwen3.5", "Qwen3.5-MoE")  # fmt: skip
+            "Qwen3-Next", "Qwen3.5", "Qwen3.5-MoE", "DeepSeek-V2", "DeepSeek-V3", "GLM-4.7-Flash")  # fmt: skip
 PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows, and many steps, in two graphs
 STORED = {
     "hub": "as on the hub",
@@ -115,7 +115,8 @@ def document(outcomes: list[Outcome]) -> str:
         "**no**: a test failed or did not run. –: there is no test.",
         "",
         "**GPUs** (`--backend cuda`): over a stand-in of the CUDA driver, and once on an H100, every family gave the same tokens",
-        "and logits at 1, 2 and 3 ranks ([gpu.md](gpu.md) says what ran where).",
+        "and logits at 1, 2 and 3 ranks ([gpu.md](gpu.md) says what ran where), except DeepSeek-V2, DeepSeek-V3 and",
+        "GLM-4.7-Flash, whose latent attention it refuses at start, as `--backend neuron` does.",
         "",
         "## Families, on the cpu backend",
         "",

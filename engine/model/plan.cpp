@@ -162,6 +162,13 @@ Error embeddings_of_a_draft() {
 
 /// Fails with `kUnsupported` where a model needs what the backend lacks.
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
+  if (spec.latent && !backend.latent_attention) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[engine] cannot run a {}: found latent attention, expected a backend that runs it; choose "
+                    "--backend cpu or reference",
+                    spec.model_type)};
+  }
   if (spec.delta_layers.empty() || backend.recurrences) return ok();
   return Error{ErrorKind::kUnsupported,
                fmt::format("[engine] cannot run a {}: found {} recurrent layers (the gated delta rule), expected a "

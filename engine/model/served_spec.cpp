@@ -55,6 +55,10 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
     return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
                    fmt::format("a model with rotary positions; {} has others; omit it", spec.model_type));
   }
+  if (spec.latent) {
+    return refused(ErrorKind::kUnsupported, "--pinned-sinks", found,
+                   fmt::format("a model without latent attention; {} has it; omit it", spec.model_type));
+  }
   spec.pinned_sinks = sinks;
   return ok();
 }

@@ -19,8 +19,8 @@ constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 /// All model types, by name.
 std::vector<ModelType> model_types() {
   std::vector<ModelType> types;
-  for (const auto group :
-       {plain_types(), gated_types(), dense_types(), gemma_types(), recurrent_types(), expert_types()}) {
+  for (const auto group : {plain_types(), gated_types(), dense_types(), gemma_types(), recurrent_types(),
+                           expert_types(), latent_types()}) {
     types.insert(types.end(), group.begin(), group.end());
   }
   std::ranges::sort(types, {}, &ModelType::name);

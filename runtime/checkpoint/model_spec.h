@@ -57,6 +57,27 @@ struct DeltaRuleSpec {
 };
 LOCKSTEP_FIELDS(DeltaRuleSpec, key_heads, value_heads, key_dim, value_dim, taps);
 
+/// Latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values of all heads are made of one latent row a token,
+/// beside which stands one rotated key for all heads. A head's keys are its rows of kv_b times the latent; that product
+/// is moved to the query, so the latent itself is the key, and attention's result, again a latent, is multiplied by the
+/// head's rows for values.
+struct LatentAttention {
+  int64_t query_rank = 0;   // of the queries' own latent; 0: queries are projected directly
+  int64_t rank = 0;         // columns of the latent: those of a value in the cache
+  int64_t plain_dim = 0;    // of a head's query, the columns compared with the latent
+  int64_t rotated_dim = 0;  // and those compared with the rotated key
+  int64_t value_dim = 0;    // columns of a head's result
+
+  int64_t query_dim() const { return plain_dim + rotated_dim; }
+  /// Weight elements of a head in the projections of queries, keys, values and the output.
+  int64_t head_elements(int64_t hidden) const {
+    return query_dim() * (query_rank > 0 ? query_rank : hidden) + (plain_dim + value_dim) * rank + value_dim * hidden;
+  }
+
+  friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
+};
+LOCKSTEP_FIELDS(LatentAttention, query_rank, rank, plain_dim, rotated_dim, value_dim);
+
 /// How a mixture chooses a token's experts and weighs them: softmax or sigmoid gives every expert a score.
 struct RouterSpec {
   enum class Scores { kSoftmax, kSigmoid };
@@ -128,6 +149,7 @@ struct ModelSpec {
   int64_t key_value_heads = 0;
   int64_t head_dim = 0;                   // may differ from hidden_size / query_heads
   std::optional<HeadShape> global_heads;  // of the layers without a window, if different (Gemma 4)
+  std::optional<LatentAttention> latent;  // one key head of the latent and the rotated key, which is also the value
   double attention_scale = 0.0;           // on q · k
   double attention_soft_cap = 0.0;        // as logit_soft_cap
   bool attention_bias = false;            // on q, k and v
@@ -209,12 +231,17 @@ struct ModelSpec {
     return mlp == Mlp::kExperts ? layers - static_cast<int64_t>(dense_layers.size()) : 0;
   }
   /// The heads of the layers without global heads.
-  HeadShape usual_heads() const { return {head_dim, key_value_heads, false}; }
+  HeadShape usual_heads() const { return {head_dim, key_value_heads, latent.has_value()}; }
   bool has_global_heads(int64_t layer) const { return window(layer) == 0 && global_heads; }
   /// The heads of `layer`.
   HeadShape heads_of(int64_t layer) const { return has_global_heads(layer) ? *global_heads : usual_heads(); }
   /// The heads of all layers: one shape, or two.
   std::vector<HeadShape> head_shapes() const;
+  /// Weight elements of a query head's projections in `layer`: q, o and a gate's.
+  int64_t query_head_elements(int64_t layer) const {
+    if (latent) return latent->head_elements(hidden_size);
+    return (attention_gate ? 3 : 2) * heads_of(layer).head_dim * hidden_size;
+  }
   /// Whether `layer` attends to another layer's keys and values.
   bool shares_cache(int64_t layer) const { return layer >= layers - layers_sharing_cache; }
   /// The layer whose keys and values `layer` attends to: itself, or the last one of its kind, with a window or without,
@@ -241,7 +268,7 @@ struct ModelSpec {
 };
 LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, vocabulary, max_positions, norm_epsilon,
                 embedding_scale, residual_scale, logit_scale, logit_soft_cap, tied_embeddings, head_bias, query_heads,
-                key_value_heads, head_dim, global_heads, attention_scale, attention_soft_cap, attention_bias,
+                key_value_heads, head_dim, global_heads, latent, attention_scale, attention_soft_cap, attention_bias,
                 attention_output_bias, query_key_norm, norm_after_rope, norm_across_heads, plain_head_norm, value_norm,
                 attention_gate, attention_sinks, scale_by_layer, windows, layers_sharing_cache, chunked_windows,
                 pinned_sinks, delta_layers, delta_rule, positions, position_offset, rope, local_rope,

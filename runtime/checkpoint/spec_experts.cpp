@@ -9,8 +9,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr Limits<int64_t> kExperts{1, int64_t{1} << 16};
-
 /// The default of gpt-oss without rope keys: YaRN from 4096 positions by factor 32.
 RopeSpec gpt_oss_rope(double theta, int64_t rotated) {
   return {.kind = RopeSpec::Kind::kYarn,
@@ -111,48 +109,6 @@ Result<ModelSpec> read_qwen2_moe(const KeyReader& config) {
 
 constexpr double kLeastSum = 1e-20;  // transformers adds it to the sum of the scores
 
-/// The layers without experts by `mlp_layer_types`; without that key the first ones, as many as
-/// `first_k_dense_replace`.
-Result<void> read_first_dense_layers(const KeyReader& config, int64_t default_first, Key<int64_t> size,
-                                     ModelSpec& spec) {
-  LOCKSTEP_TRY(const int64_t first, config.integer_or("first_k_dense_replace", default_first, {0, kPositions.most}));
-  LOCKSTEP_TRY(const std::vector<size_t> kinds,
-               read_layer_kinds(config, "mlp_layer_types", spec.layers, {"dense", "sparse"}));
-  const auto is_dense = [&](int64_t layer) {
-    return kinds.empty() ? layer < first : kinds[static_cast<size_t>(layer)] == 0;
-  };
-  return read_dense_layers(config, is_dense, size, spec);
-}
-
-/// Reads `key`, how many experts wide the shared expert is; required without a default.
-Result<void> read_shared_expert(const KeyReader& config, Key<int64_t> key, int64_t least, ModelSpec& spec) {
-  const Limits<int64_t> limits{least, kExperts.most};
-  LOCKSTEP_TRY(const int64_t count,
-               key.otherwise ? config.integer_or(key.name, *key.otherwise, limits) : config.integer(key.name, limits));
-  spec.shared_expert_size = count * spec.intermediate_size;
-  return ok();
-}
-
-/// The router of DeepSeek-V3 and those after it: sigmoids, a bias, groups by their best two.
-Result<void> read_grouped_router(const KeyReader& config, bool sum_to_one, double scale, ModelSpec& spec) {
-  RouterSpec& router = spec.router;
-  router.scores = RouterSpec::Scores::kSigmoid;
-  router.has_bias = true;
-  LOCKSTEP_TRY(router.sum_to_one, config.boolean_or("norm_topk_prob", sum_to_one));
-  if (router.sum_to_one) router.least_sum = kLeastSum;
-  LOCKSTEP_TRY(router.scale, config.number_or("routed_scaling_factor", scale, kPositive));
-  LOCKSTEP_TRY(router.groups, config.integer_or("n_group", 1, kExperts));
-  LOCKSTEP_TRY(router.kept_groups, config.integer_or("topk_group", 1, kExperts));
-  router.group_score = RouterSpec::GroupScore::kBestTwo;
-  const int64_t size = spec.experts / router.groups;
-  if (spec.experts % router.groups != 0 || (router.groups > 1 && size < 2)) {
-    return config.wrong("n_group", fmt::format("a divisor of the {} experts into groups of two or more", spec.experts));
-  }
-  if (router.kept_groups <= router.groups && router.kept_groups * size >= spec.experts_per_token) return ok();
-  return config.wrong("topk_group", fmt::format("groups of the {} that hold the {} experts of a token", router.groups,
-                                                spec.experts_per_token));
-}
-
 Result<ModelSpec> read_glm4_moe(const KeyReader& config) {
   FamilyKeys keys;
   keys.key_value_heads.otherwise = 8;
@@ -164,7 +120,7 @@ Result<ModelSpec> read_glm4_moe(const KeyReader& config) {
   LOCKSTEP_TRY(spec.query_key_norm, config.boolean_or("use_qk_norm", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.5}, .partial = true}));
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 8, spec));
-  LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/true, /*scale=*/1.0, spec));
+  LOCKSTEP_TRY_VOID(read_grouped_router(config, {}, /*sum_to_one=*/true, /*scale=*/1.0, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 1, {"intermediate_size", 10944}, spec));
   LOCKSTEP_TRY_VOID(read_shared_expert(config, {"n_shared_experts", 1}, kExperts.least, spec));
   return spec;
@@ -256,7 +212,7 @@ Result<ModelSpec> read_dots1(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(read_layer_windows(
       config, window, [&](int64_t layer) { return window && layer >= first; }, spec));
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 6, spec));
-  LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/false, /*scale=*/1.0, spec));
+  LOCKSTEP_TRY_VOID(read_grouped_router(config, {}, /*sum_to_one=*/false, /*scale=*/1.0, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 0, {"intermediate_size", 10944}, spec));
   LOCKSTEP_TRY_VOID(read_shared_expert(config, {"n_shared_experts"}, kExperts.least, spec));
   return spec;
@@ -281,7 +237,7 @@ Result<ModelSpec> read_exaone_moe(const KeyReader& config) {
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY_VOID(read_exaone_windows(config, spec));
   LOCKSTEP_TRY_VOID(read_experts(config, 64, 8, spec));
-  LOCKSTEP_TRY_VOID(read_grouped_router(config, /*sum_to_one=*/true, /*scale=*/2.5, spec));
+  LOCKSTEP_TRY_VOID(read_grouped_router(config, {}, /*sum_to_one=*/true, /*scale=*/2.5, spec));
   LOCKSTEP_TRY_VOID(read_first_dense_layers(config, 1, {"intermediate_size", 16384}, spec));
   LOCKSTEP_TRY_VOID(read_shared_expert(config, {"num_shared_experts", 1}, kExperts.least, spec));
   return spec;
@@ -338,6 +294,51 @@ constexpr ModelType kExpertTypes[] = {
 };
 
 }  // namespace
+
+Result<void> read_first_dense_layers(const KeyReader& config, int64_t default_first, Key<int64_t> size,
+                                     ModelSpec& spec) {
+  LOCKSTEP_TRY(const int64_t first, config.integer_or("first_k_dense_replace", default_first, {0, kPositions.most}));
+  LOCKSTEP_TRY(const std::vector<size_t> kinds,
+               read_layer_kinds(config, "mlp_layer_types", spec.layers, {"dense", "sparse"}));
+  const auto is_dense = [&](int64_t layer) {
+    return kinds.empty() ? layer < first : kinds[static_cast<size_t>(layer)] == 0;
+  };
+  return read_dense_layers(config, is_dense, size, spec);
+}
+
+Result<void> read_shared_expert(const KeyReader& config, Key<int64_t> key, int64_t least, ModelSpec& spec) {
+  const Limits<int64_t> limits{least, kExperts.most};
+  LOCKSTEP_TRY(const int64_t count,
+               key.otherwise ? config.integer_or(key.name, *key.otherwise, limits) : config.integer(key.name, limits));
+  spec.shared_expert_size = count * spec.intermediate_size;
+  return ok();
+}
+
+Result<void> read_grouped_router(const KeyReader& config, DefaultGroups groups, bool sum_to_one, double scale,
+                                 ModelSpec& spec) {
+  RouterSpec& router = spec.router;
+  router.scores = RouterSpec::Scores::kSigmoid;
+  router.has_bias = true;
+  LOCKSTEP_TRY(router.sum_to_one, config.boolean_or("norm_topk_prob", sum_to_one));
+  if (router.sum_to_one) router.least_sum = kLeastSum;
+  LOCKSTEP_TRY(router.scale, config.number_or("routed_scaling_factor", scale, kPositive));
+  return read_groups(config, groups, RouterSpec::GroupScore::kBestTwo, spec);
+}
+
+Result<void> read_groups(const KeyReader& config, DefaultGroups otherwise, RouterSpec::GroupScore score,
+                         ModelSpec& spec) {
+  RouterSpec& router = spec.router;
+  LOCKSTEP_TRY(router.groups, config.integer_or("n_group", otherwise.groups, kExperts));
+  LOCKSTEP_TRY(router.kept_groups, config.integer_or("topk_group", otherwise.kept, kExperts));
+  router.group_score = score;
+  const int64_t size = spec.experts / router.groups;
+  if (spec.experts % router.groups != 0 || (router.groups > 1 && size < 2)) {
+    return config.wrong("n_group", fmt::format("a divisor of the {} experts into groups of two or more", spec.experts));
+  }
+  if (router.kept_groups <= router.groups && router.kept_groups * size >= spec.experts_per_token) return ok();
+  return config.wrong("topk_group", fmt::format("groups of the {} that hold the {} experts of a token", router.groups,
+                                                spec.experts_per_token));
+}
 
 Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec) {
   LOCKSTEP_TRY(const int64_t step, config.integer_or("decoder_sparse_step", 1, kWidth));

@@ -28,5 +28,6 @@ std::span<const ModelType> dense_types();  // variants of Llama
 std::span<const ModelType> gemma_types();
 std::span<const ModelType> recurrent_types();  // layers with a recurrence beside those with attention
 std::span<const ModelType> expert_types();     // mixtures of experts
+std::span<const ModelType> latent_types();     // latent attention
 
 }  // namespace lockstep::checkpoint

@@ -18,6 +18,7 @@ namespace lockstep::checkpoint {
 inline constexpr Limits<int64_t> kWidth{1, int64_t{1} << 24};
 inline constexpr Limits<int64_t> kPositions{1, (int64_t{1} << 31) - 1};
 inline constexpr Limits<double> kPositive{1e-6, 1e12};
+inline constexpr Limits<int64_t> kExperts{1, int64_t{1} << 16};
 
 /// A key and its default; without a default the key is required. An empty name means that the value is fixed.
 template <typename T>
@@ -105,6 +106,28 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
 /// Sets the layers without experts; `size` is the key of their MLP's columns.
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,
                                ModelSpec& spec);
+
+/// The layers without experts by `mlp_layer_types`; without that key the first ones, as many as
+/// `first_k_dense_replace`.
+Result<void> read_first_dense_layers(const KeyReader& config, int64_t default_first, Key<int64_t> size,
+                                     ModelSpec& spec);
+
+/// Reads `key`, how many experts wide the shared expert is; required without a default.
+Result<void> read_shared_expert(const KeyReader& config, Key<int64_t> key, int64_t least, ModelSpec& spec);
+
+/// Groups of experts without the keys `n_group` and `topk_group`.
+struct DefaultGroups {
+  int64_t groups = 1;
+  int64_t kept = 1;
+};
+
+/// Reads the groups that a router chooses from.
+Result<void> read_groups(const KeyReader& config, DefaultGroups otherwise, RouterSpec::GroupScore score,
+                         ModelSpec& spec);
+
+/// The router of DeepSeek-V3 and those after it: sigmoids, a bias, groups by their best two.
+Result<void> read_grouped_router(const KeyReader& config, DefaultGroups groups, bool sum_to_one, double scale,
+                                 ModelSpec& spec);
 
 /// Qwen's layers without experts: all except every `decoder_sparse_step`th, and `mlp_only_layers`.
 Result<void> read_sparse_layers(const KeyReader& config, int64_t default_size, ModelSpec& spec);

@@ -72,8 +72,7 @@ constexpr StoredForm kGemma4Layer[] = {
     {"altup.router_norm.*", "altup.router_norm.*"},
     {"laurel.linear_left.*", "laurel.linear_left.*"},
     {"laurel.linear_right.*", "laurel.linear_right.*"},
-    {"laurel.post_laurel_norm.*", "laurel.post_laurel_norm.*"},
-};
+    {"laurel.post_laurel_norm.*", "laurel.post_laurel_norm.*"}};
 
 constexpr StoredForm kPhi3Layer[] = {
     {"self_attn.q_proj.*", "self_attn.qkv_proj.*", kQuery}, {"self_attn.k_proj.*", "self_attn.qkv_proj.*", kKey},
@@ -89,7 +88,6 @@ constexpr StoredForm kGlm4Layer[] = {
     {"mlp.gate_proj.*", "mlp.gate_up_proj.*", kFirstHalf},
     {"mlp.up_proj.*", "mlp.gate_up_proj.*", kSecondHalf},
 };
-
 constexpr StoredForm kHunYuanLayer[] = {{"self_attn.q_norm.*", "self_attn.query_layernorm.*"},
                                         {"self_attn.k_norm.*", "self_attn.key_layernorm.*"}};
 
@@ -100,7 +98,6 @@ constexpr StoredForm kPhiModel[] = {
 };
 constexpr StoredForm kPhiLayer[] = {
     {"self_attn.o_proj.*", "self_attn.dense.*"}, {"mlp.up_proj.*", "mlp.fc1.*"}, {"mlp.down_proj.*", "mlp.fc2.*"}};
-
 constexpr StoredForm kStarcoder2Layer[] = {{"mlp.up_proj.*", "mlp.c_fc.*"}, {"mlp.down_proj.*", "mlp.c_proj.*"}};
 
 constexpr StoredForm kMixtralLayer[] = {
@@ -121,6 +118,17 @@ constexpr StoredForm kSharedExpertsLayer[] = {
     {"mlp.shared_expert.gate_proj.*", "mlp.shared_experts.gate_proj.*"},
     {"mlp.shared_expert.up_proj.*", "mlp.shared_experts.up_proj.*"},
     {"mlp.shared_expert.down_proj.*", "mlp.shared_experts.down_proj.*"},
+};
+
+/// Latent attention, beside Llama's output projection.
+constexpr StoredForm kDeepseekLayer[] = {
+    {"self_attn.q_a_proj.*", "self_attn.q_a_proj.*"},
+    {"self_attn.q_a_norm.*", "self_attn.q_a_layernorm.*"},
+    {"self_attn.q_b_proj.*", "self_attn.q_b_proj.*"},
+    {"self_attn.kv_a_proj.*", "self_attn.kv_a_proj_with_mqa.*"},
+    {"self_attn.kv_a_norm.*", "self_attn.kv_a_layernorm.*"},
+    {"self_attn.latent_key_proj.weight", "self_attn.kv_b_proj.weight", kLatentKey, kInputOutputByHead},
+    {"self_attn.latent_value_proj.weight", "self_attn.kv_b_proj.weight", kLatentValue},
 };
 
 constexpr StoredForm kQwen2MoeLayer[] = {
@@ -145,9 +153,7 @@ constexpr StoredForm kLlama4Layer[] = {
     {"mlp.experts.{e}.down_proj.weight", "feed_forward.experts.down_proj", kAll, kExpertsInputOutput},
     {"mlp.shared_expert.gate_proj.*", "feed_forward.shared_expert.gate_proj.*"},
     {"mlp.shared_expert.up_proj.*", "feed_forward.shared_expert.up_proj.*"},
-    {"mlp.shared_expert.down_proj.*", "feed_forward.shared_expert.down_proj.*"},
-};
-
+    {"mlp.shared_expert.down_proj.*", "feed_forward.shared_expert.down_proj.*"}};
 constexpr StoredForm kExaoneMoeLayer[] = {{"mlp.router.score_bias", "mlp.e_score_correction_bias"}};
 
 constexpr StoredForm kHyV3Layer[] = {
@@ -218,8 +224,7 @@ constexpr StoredForm kGptOssLayer[] = {
     {"mlp.experts.{e}.down_proj.weight", "mlp.experts.down_proj", kAll, kExpertsMxfp4},
     {"mlp.experts.{e}.gate_proj.bias", "mlp.experts.gate_up_proj_bias", kEven, kExpertsOutputInput},
     {"mlp.experts.{e}.up_proj.bias", "mlp.experts.gate_up_proj_bias", kOdd, kExpertsOutputInput},
-    {"mlp.experts.{e}.down_proj.bias", "mlp.experts.down_proj_bias", kAll, kExpertsOutputInput},
-};
+    {"mlp.experts.{e}.down_proj.bias", "mlp.experts.down_proj_bias", kAll, kExpertsOutputInput}};
 
 constexpr std::string_view kTransformerPrefixes[] = {"transformer.", ""};
 constexpr StoredForm kGpt2Model[] = {
@@ -330,34 +335,35 @@ FamilyNames names_of_family(std::string_view model_type) {
     return {kLlamaPrefixes, "layers.{n}.", kGemma4Model, {kLlamaLayer, kGemma4Layer}};
   }
   FamilyNames llama{kLlamaPrefixes, "layers.{n}.", kLlamaModel, {kLlamaLayer}};
-  if (model_type == "phi3") llama.layer_forms.push_back(kPhi3Layer);
-  if (model_type == "granitemoe") llama.layer_forms.push_back(kGraniteMoeLayer);
-  if (model_type == "mixtral") llama.layer_forms.push_back(kMixtralLayer);
-  if (model_type == "qwen3_moe" || model_type == "olmoe")
-    llama.layer_forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
-  if (model_type == "qwen3_5_text") llama.layer_forms = {kQwen35Layer, kLlamaLayer};
+  auto& forms = llama.layer_forms;
+  if (model_type == "phi3") forms.push_back(kPhi3Layer);
+  if (model_type == "granitemoe") forms.push_back(kGraniteMoeLayer);
+  if (model_type == "mixtral") forms.push_back(kMixtralLayer);
+  if (model_type == "qwen3_moe" || model_type == "olmoe") forms = {kLlamaLayer, kQwenExpertsLayer, kMixtralLayer};
+  if (model_type == "qwen3_5_text") forms = {kQwen35Layer, kLlamaLayer};
   if (model_type == "qwen3_5_moe_text") {
-    llama.layer_forms = {kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
+    forms = {kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
   }
   if (model_type == "qwen3_next") {
-    llama.layer_forms = {kQwenNextLayer, kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
+    forms = {kQwenNextLayer, kQwen35Layer, kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
   }
-  if (model_type == "qwen2_moe") {
-    llama.layer_forms = {kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
-  }
+  if (model_type == "qwen2_moe") forms = {kLlamaLayer, kQwen2MoeLayer, kQwenExpertsLayer, kMixtralLayer};
   if (model_type == "glm4_moe" || model_type == "ernie4_5_moe" || model_type == "dots1" || model_type == "exaone_moe" ||
       model_type == "hy_v3") {
-    llama.layer_forms = {kLlamaLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
+    forms = {kLlamaLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
   }
-  if (model_type == "ernie4_5_moe") llama.layer_forms.push_back(kErnie45MoeLayer);
-  if (model_type == "exaone_moe") llama.layer_forms.push_back(kExaoneMoeLayer);
-  if (model_type == "hy_v3") llama.layer_forms.push_back(kHyV3Layer);
-  if (model_type == "llama4_text") llama.layer_forms.push_back(kLlama4Layer);
-  if (model_type == "minimax_m2") llama.layer_forms = {kLlamaLayer, kMiniMaxM2Layer, kMixtralLayer};
-  if (model_type == "glm4") llama.layer_forms = {kGlm4Layer, kLlamaLayer};
-  if (model_type == "hunyuan_v1_dense") llama.layer_forms.push_back(kHunYuanLayer);
-  if (model_type == "starcoder2") llama.layer_forms.push_back(kStarcoder2Layer);
-  if (model_type == "gpt_oss") llama.layer_forms.push_back(kGptOssLayer);
+  if (model_type == "deepseek_v2" || model_type == "deepseek_v3" || model_type == "glm4_moe_lite") {
+    forms = {kLlamaLayer, kDeepseekLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
+  }
+  if (model_type == "ernie4_5_moe") forms.push_back(kErnie45MoeLayer);
+  if (model_type == "exaone_moe") forms.push_back(kExaoneMoeLayer);
+  if (model_type == "hy_v3") forms.push_back(kHyV3Layer);
+  if (model_type == "llama4_text") forms.push_back(kLlama4Layer);
+  if (model_type == "minimax_m2") forms = {kLlamaLayer, kMiniMaxM2Layer, kMixtralLayer};
+  if (model_type == "glm4") forms = {kGlm4Layer, kLlamaLayer};
+  if (model_type == "hunyuan_v1_dense") forms.push_back(kHunYuanLayer);
+  if (model_type == "starcoder2") forms.push_back(kStarcoder2Layer);
+  if (model_type == "gpt_oss") forms.push_back(kGptOssLayer);
   return llama;
 }
 

@@ -18,6 +18,7 @@ enum class Axes {
   kInputOutput,         // [in, out]
   kExpertsOutputInput,  // [experts, out, in]
   kExpertsInputOutput,  // [experts, in, out]
+  kInputOutputByHead,   // [heads · out, in]: each head's matrix as [in, out]
   kChannels,            // [channels, 1, taps]: a convolution of each channel by itself
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
@@ -45,6 +46,9 @@ enum class Outputs {
   kDeltaGateByHead,
   kDeltaFirstByHead,
   kDeltaSecondByHead,
+  // Latent attention, by head: plain_dim rows that make keys of the latent, then value_dim rows that make values.
+  kLatentKey,
+  kLatentValue,
   kFirstHalf,
   kSecondHalf,
   kEven,

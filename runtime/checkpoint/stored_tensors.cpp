@@ -54,6 +54,16 @@ std::optional<OutputRows> choose_delta_rows(Outputs outputs, int64_t total, cons
   }
 }
 
+/// The same for the two parts of a head of latent attention.
+std::optional<OutputRows> choose_latent_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
+  if (!spec.latent || total != spec.query_heads * (spec.latent->plain_dim + spec.latent->value_dim))
+    return std::nullopt;
+  const int64_t head = spec.latent->plain_dim + spec.latent->value_dim;
+  const bool is_key = outputs == Outputs::kLatentKey;
+  const int64_t rows = is_key ? spec.latent->plain_dim : spec.latent->value_dim;
+  return OutputRows{is_key ? 0 : spec.latent->plain_dim, spec.query_heads * rows, 1, rows, head};
+}
+
 /// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
 std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
   const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
@@ -80,6 +90,8 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
     case Outputs::kDeltaGateByHead:
     case Outputs::kDeltaFirstByHead:
     case Outputs::kDeltaSecondByHead: return choose_delta_rows(outputs, total, spec.delta_rule);
+    case Outputs::kLatentKey:
+    case Outputs::kLatentValue: return choose_latent_rows(outputs, total, spec);
     case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});
     case Outputs::kSecondHalf: return rows_if(even, {total / 2, total / 2});
     case Outputs::kEven: return rows_if(even, {0, total / 2, 2});
@@ -112,7 +124,16 @@ void select_of_first_axis(Strided& tensor, int64_t index, DType dtype) {
 }
 
 bool has_experts(Axes axes) {
-  return axes != Axes::kOutputInput && axes != Axes::kInputOutput && axes != Axes::kChannels;
+  return axes == Axes::kExpertsOutputInput || axes == Axes::kExpertsInputOutput || axes == Axes::kExpertsMxfp4;
+}
+
+/// The view with each group of rows, a head's, transposed.
+TensorView transposed_groups(TensorView view) {
+  const int64_t inputs = std::exchange(view.columns, view.group);
+  view.rows = view.rows / view.group * inputs;
+  view.group = inputs;
+  std::swap(view.row_stride, view.column_stride);
+  return view;
 }
 
 /// Locates each tensor in the files of one model.
@@ -230,6 +251,7 @@ Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry&
   view.group_stride = rows->group_step * stride;
   view.row_stride = rows->step * stride;
   view.column_stride = rank == 2 ? tensor.strides[1 - out] : 1;
+  if (form.axes == Axes::kInputOutputByHead) return transposed_groups(std::move(view));
   return view;
 }
 

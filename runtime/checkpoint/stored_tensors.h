@@ -9,6 +9,8 @@
 //     input_layernorm, post_attention_layernorm .{weight,bias} [H]
 //     pre_feedforward_layernorm, post_feedforward_layernorm .weight [H]
 //     self_attn.{q,k,v,o}_proj.{weight [out,in],bias [out]} · self_attn.{q,k}_norm.weight [hd] · self_attn.sinks [nh]
+//     self_attn.{q_a,q_b,kv_a}_proj, {q_a,kv_a}_norm              latent attention
+//     self_attn.latent_key_proj.weight [nh·rank,plain] · latent_value_proj.weight [nh·value,rank]
 //     mlp.{gate,up,down}_proj.{weight [out,in],bias [out]}      an MLP without a gate has up and down
 //     mlp.router.{weight [experts,H],bias [experts]}
 //     mlp.experts.e.{gate,up,down}_proj.{weight [out,in],bias [out]}

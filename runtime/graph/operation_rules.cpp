@@ -54,28 +54,6 @@ Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) 
   return ok();
 }
 
-/// Checks the attributes window and pinned against the cache's row count C.
-Result<void> check_window(const OperationUse& use) {
-  const int64_t capacity = use.symbols.size("C");
-  const int64_t pinned = use.node.integer_or("pinned", 0);
-  if (pinned != 0 && !use.node.has("window")) return attribute_misfit("pinned", pinned, "a window beside it");
-  if (pinned < 0 || pinned >= capacity) return attribute_misfit("pinned", pinned, "0 to the cache's rows");
-  if (!use.node.has("window")) return ok();
-  const int64_t window = use.node.integer("window");
-  if (window < 1 || window > kMaxSize) return attribute_misfit("window", window, "1 or more");
-  return ok();
-}
-
-/// Checks that a cache holds all slots of the graph, or its rank's share of them.
-Result<void> check_cache_slots(const OperationUse& use) {
-  const int64_t slots = use.symbols.size("Z"), all = use.graph.slots;
-  if (slots == all || slots * use.graph.ranks == all) return ok();
-  return misfit(
-      fmt::format("operand 1 (cache): found \"{}\" of {} slots, expected the graph's {}, or those of one of {} "
-                  "ranks",
-                  use.graph.value(use.node.operands[1]).name, slots, all, use.graph.ranks));
-}
-
 Result<void> check_int8(const OperationUse& use) {
   if (!use.node.has("int8") || is_int8_group(use.node.integer("int8"))) return ok();
   return attribute_misfit("int8", use.node.integer("int8"),
@@ -286,84 +264,6 @@ Result<void> check_rows_of_owners(OperationUse& use) {
   if (rest != 0) return attribute_misfit("parts", fmt::format("{} columns less than x", rest), "those of x in all");
   use.symbols.bind_size("n", parts[static_cast<size_t>(use.graph.rank)]);
   return ok();
-}
-
-Result<void> check_kv_append(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_cache_slots(use));
-  LOCKSTEP_TRY_VOID(check_window(use));
-  const int64_t expected = use.symbols.size("G") * use.symbols.size("h");
-  if (use.symbols.size("Gh") == expected) return ok();
-  return misfit(fmt::format("operand 0 (rows): found {} columns, expected {} (kv heads × head_dim of the cache)",
-                            use.symbols.size("Gh"), expected));
-}
-
-Result<void> check_head_map(const OperationUse& use) {
-  const std::vector<int64_t>& map = use.node.integers("head_map");
-  const int64_t head_dim = use.symbols.size("h");
-  if (head_dim < 1 || static_cast<int64_t>(map.size()) != use.symbols.size("Hh") / head_dim ||
-      use.symbols.size("Hh") % head_dim != 0) {
-    return attribute_misfit("head_map", fmt::format("{} heads", map.size()),
-                            fmt::format("{} columns of q / head_dim {}", use.symbols.size("Hh"), head_dim));
-  }
-  const int64_t cache_heads = use.symbols.size("G");
-  for (int64_t head : map) {
-    if (head < 0 || head >= cache_heads) {
-      return attribute_misfit("head_map", head, fmt::format("cache heads 0 to {}", cache_heads - 1));
-    }
-  }
-  return ok();
-}
-
-Result<void> check_chunked(const OperationUse& use) {
-  const int64_t chunked = use.node.integer("chunked");
-  const bool is_alone = use.node.has("window") && !use.node.has("pinned");
-  if (chunked == 1 && is_alone) return ok();
-  return attribute_misfit("chunked", chunked, "1, with a window and without pinned positions");
-}
-
-/// Checks the optional operands: per-head values if per_head is set, then the query for the pinned keys.
-Result<void> check_attention_extras(const OperationUse& use) {
-  const size_t per_head = use.node.has("per_head") ? 1 : 0;
-  const size_t pinned = use.node.has("pinned") && use.node.integer("pinned") > 0 ? 1 : 0;
-  if (use.node.operands.size() != 5 + per_head + pinned) {
-    return misfit(fmt::format("found {} operands, expected {} (attributes per_head, pinned)", use.node.operands.size(),
-                              5 + per_head + pinned));
-  }
-  if (per_head == 0) return ok();
-  LOCKSTEP_TRY_VOID(check_one_of(use, "per_head", {"sinks", "slopes"}));
-  const Shape& shape = use.graph.value(use.node.operands[5]).type.shape;
-  const auto heads = static_cast<int64_t>(use.node.integers("head_map").size());
-  if (shape.rank() == 1 && shape[0] == heads && is_float(use.graph.value(use.node.operands[5]).type.dtype)) return ok();
-  return misfit(fmt::format("operand 5 (per_head): found {}, expected one number for each of {} query heads",
-                            to_string(use.graph.value(use.node.operands[5]).type), heads));
-}
-
-/// Checks which columns of the cache are a head's values, and binds those of the result.
-Result<void> check_value_columns(OperationUse& use) {
-  const int64_t head_dim = use.symbols.size("h"), columns = use.node.integer_or("value_columns", head_dim);
-  if (columns < 1 || columns > head_dim) {
-    return attribute_misfit("value_columns", columns, fmt::format("1 to {}, the columns of a key", head_dim));
-  }
-  if (use.node.has("value_columns") && use.node.operands[1] != use.node.operands[2]) {
-    return misfit(fmt::format("operand 2 (v): found \"{}\", expected the cache of the keys (attribute value_columns)",
-                              use.graph.value(use.node.operands[2]).name));
-  }
-  use.symbols.bind_size("Hv", columns * std::ssize(use.node.integers("head_map")));
-  return ok();
-}
-
-Result<void> check_attention(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_cache_slots(use));
-  LOCKSTEP_TRY_VOID(check_head_map(use));
-  LOCKSTEP_TRY_VOID(check_value_columns(use));
-  LOCKSTEP_TRY_VOID(check_window(use));
-  if (use.node.has("chunked")) LOCKSTEP_TRY_VOID(check_chunked(use));
-  LOCKSTEP_TRY_VOID(check_attention_extras(use));
-  LOCKSTEP_TRY_VOID(check_not_negative(use, "soft_cap"));
-  if (use.node.has("bound") && (use.node.integer("bound") < 1 || use.node.integer("bound") > kMaxSize)) {
-    return attribute_misfit("bound", use.node.integer("bound"), "1 or more");
-  }
-  return check_one_of(use, "kernel", {"prefill", "decode"});
 }
 
 Result<void> check_activation(OperationUse& use) {

@@ -22,6 +22,8 @@ constexpr Family kFamilies[] = {
     {"bloom", Layout::kNormedEmbedding, Norm::kLayer},
     {"cohere", Layout::kParallelOneNorm, Norm::kLayerNoBias},
     {"cohere2", Layout::kParallelOneNorm, Norm::kLayerNoBias},
+    {"deepseek_v2", Layout::kSequential, Norm::kRms},
+    {"deepseek_v3", Layout::kSequential, Norm::kRms},
     {"dots1", Layout::kSequential, Norm::kRms},
     {"ernie4_5", Layout::kSequential, Norm::kRms},
     {"ernie4_5_moe", Layout::kSequential, Norm::kRms},
@@ -34,6 +36,7 @@ constexpr Family kFamilies[] = {
     {"gemma4_text", Layout::kSandwich, Norm::kRmsRoundedOnce},
     {"glm4", Layout::kSandwich, Norm::kRms},
     {"glm4_moe", Layout::kSequential, Norm::kRms},
+    {"glm4_moe_lite", Layout::kSequential, Norm::kRms},
     {"gpt2", Layout::kSequential, Norm::kLayer},
     {"gpt_neox", Layout::kParallelTwoNorms, Norm::kLayer},  // sequential if its config says so
     {"gpt_oss", Layout::kSequential, Norm::kRms},

@@ -15,6 +15,9 @@ using checkpoint::Positions;
 using checkpoint::RopeSpec;
 using graph::ValueId;
 
+/// Of the norms of latents: transformers' default, whatever the config says.
+constexpr double kLatentNormEpsilon = 1e-6;
+
 /// The slopes of ALiBi (Press et al. 2022) for `heads` heads in all: a geometric sequence for the largest power of two
 /// below, then every other element of the sequence for twice as many.
 std::vector<float> alibi_slopes(int64_t heads, Range own) {
@@ -98,7 +101,8 @@ graph::AttentionOptions StepBuilder::attention_options(int64_t layer, const std:
       .chunked = spec_.chunked_windows,
       .pinned = window_of(layer) > 0 ? spec_.pinned_sinks : 0,
       .soft_cap = spec_.attention_soft_cap,
-      .bound = shape_.bound};
+      .bound = shape_.bound,
+      .value_columns = spec_.latent ? spec_.latent->rank : 0};
   if (spec_.attention_sinks) {
     options.sinks = weight(prefix + "sinks", {spec_.query_heads}, {attended.query});
   }
@@ -246,6 +250,62 @@ StepBuilder::Partial StepBuilder::attention_partial(ValueId x, int64_t layer) {
                       partition_.attention_blocks, width, bias_if(spec_.attention_output_bias));
 }
 
+ValueId StepBuilder::latent_queries(ValueId x, const std::string& prefix, const Rotation& rotation) {
+  const checkpoint::LatentAttention& latent = *spec_.latent;
+  const Range own = part_.heads.query;
+  const int64_t heads = own.size(), width = latent.query_dim();
+  std::string name = prefix + "q_proj";
+  if (latent.query_rank > 0) {
+    const ValueId made = column_parallel(x, prefix + "q_a_proj", {0, latent.query_rank},
+                                         {latent.query_rank, spec_.hidden_size}, bias_if(spec_.attention_bias));
+    x = graph_.rms_norm(made, whole_weight(prefix + "q_a_norm.weight", {latent.query_rank}), kLatentNormEpsilon);
+    name = prefix + "q_b_proj";
+  }
+  const int64_t inputs = graph_.type_of(x).shape[1];
+  tensors_.emplace(name + ".weight", Shape{spec_.query_heads * width, inputs});
+  const auto projected = [&](const char* part, Range columns) {  // the same columns of every head
+    std::vector<std::pair<std::string, Range>> rows;
+    for (int64_t head = own.begin; head < own.end; ++head) {
+      rows.emplace_back(name + ".weight", Range{head * width + columns.begin, head * width + columns.end});
+    }
+    const ValueId weights = stacked_weight(prefix + part, std::move(rows), inputs);
+    return graph_.linear(x, weights, std::nullopt, std::nullopt, spec_.int8_group);
+  };
+  const ValueId plain = projected("q_plain_proj.weight", {0, latent.plain_dim});
+  const ValueId turned =
+      rotate(projected("q_rotated_proj.weight", {latent.plain_dim, width}), rotation, heads, position_);
+  const ValueId keys = weight(prefix + "latent_key_proj.weight", {spec_.query_heads * latent.rank, latent.plain_dim},
+                              {head_columns(own, latent.rank), {0, latent.plain_dim}});
+  return graph_.join_heads(graph_.head_linear(plain, keys, heads), turned, heads);
+}
+
+ValueId StepBuilder::latent_rows(ValueId x, const std::string& prefix, const Rotation& rotation) {
+  const checkpoint::LatentAttention& latent = *spec_.latent;
+  const Range all{0, spec_.head_dim};
+  const ValueId rows =
+      column_parallel(x, prefix + "kv_a_proj", all, {spec_.head_dim, spec_.hidden_size}, bias_if(spec_.attention_bias));
+  const ValueId normed = graph_.rms_norm(graph_.columns(rows, {0, latent.rank}),
+                                         whole_weight(prefix + "kv_a_norm.weight", {latent.rank}), kLatentNormEpsilon);
+  const ValueId turned = rotate(graph_.columns(rows, {latent.rank, spec_.head_dim}), rotation, /*heads=*/1, position_);
+  return graph_.join_heads(normed, turned, /*heads=*/1);
+}
+
+StepBuilder::Partial StepBuilder::latent_attention_partial(ValueId x, int64_t layer) {
+  const checkpoint::LatentAttention& latent = *spec_.latent;
+  const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+  const Range own = part_.heads.query;
+  const Rotation rotation = rotation_of(layer);
+  const ValueId q = latent_queries(x, prefix, rotation);
+  const ValueId row = latent_rows(x, prefix, rotation);
+  const ValueId attended = attend(q, std::pair(row, row), layer, attention_options(layer, prefix));
+  const Range values = head_columns(own, latent.value_dim);
+  const ValueId weights = weight(prefix + "latent_value_proj.weight",
+                                 {spec_.query_heads * latent.value_dim, latent.rank}, {values, {0, latent.rank}});
+  return row_parallel(graph_.head_linear(attended, weights, own.size()), prefix + "o_proj", values,
+                      {spec_.hidden_size, spec_.query_heads * latent.value_dim}, partition_.attention_blocks,
+                      latent.value_dim, bias_if(spec_.attention_output_bias));
+}
+
 ValueId StepBuilder::attend(ValueId q, std::optional<std::pair<ValueId, ValueId>> own, int64_t layer,
                             graph::AttentionOptions options) {
   const LayerHeads heads = heads_of(layer, part_);
@@ -254,11 +314,10 @@ ValueId StepBuilder::attend(ValueId q, std::optional<std::pair<ValueId, ValueId>
   const TensorType cache{shape_.dtype, {cache_slots(), heads.own.key_value.size(), tokens, heads.shape.head_dim}};
   const int64_t source = spec_.cache_layer(layer);
   const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", source), cache);
-  const ValueId v_cache = graph_.state(fmt::format("kv.{}.v", source), cache);
-  if (own) {
-    graph_.kv_append(own->first, k_cache, cache_slot_, position_, options.window, options.pinned);
-    graph_.kv_append(own->second, v_cache, cache_slot_, position_, options.window, options.pinned);
-  }
+  const bool is_one = options.value_columns > 0;  // a key is also a value
+  const ValueId v_cache = is_one ? k_cache : graph_.state(fmt::format("kv.{}.v", source), cache);
+  if (own) graph_.kv_append(own->first, k_cache, cache_slot_, position_, options.window, options.pinned);
+  if (own && !is_one) graph_.kv_append(own->second, v_cache, cache_slot_, position_, options.window, options.pinned);
   const ValueId attended = graph_.attention(q, k_cache, v_cache, cache_slot_, position_, std::move(options));
   return is_over_batch() ? graph_.rows_of_owners(attended, slot_, cache_slots(), query_columns(layer)) : attended;
 }

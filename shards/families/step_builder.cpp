@@ -183,7 +183,8 @@ ValueId StepBuilder::gathered(ValueId own, std::vector<int64_t> parts) {
 }
 
 StepBuilder::Partial StepBuilder::mixer_partial(ValueId x, int64_t layer) {
-  return spec_.has_delta_rule(layer) ? delta_rule_partial(x, layer) : attention_partial(x, layer);
+  if (spec_.has_delta_rule(layer)) return delta_rule_partial(x, layer);
+  return spec_.latent ? latent_attention_partial(x, layer) : attention_partial(x, layer);
 }
 
 std::pair<ValueId, ValueId> StepBuilder::reduce(const Partial& first, const Partial& second) {

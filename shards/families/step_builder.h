@@ -143,6 +143,12 @@ class StepBuilder {
   graph::ValueId attend(graph::ValueId q, std::optional<std::pair<graph::ValueId, graph::ValueId>> own, int64_t layer,
                         graph::AttentionOptions options);
   Partial attention_partial(graph::ValueId x, int64_t layer);
+  /// The same for latent attention: this rank's query heads over one key head, which every rank computes.
+  Partial latent_attention_partial(graph::ValueId x, int64_t layer);
+  /// dt[T, heads · (rank + rotated_dim)]: the queries compared with rows of the cache.
+  graph::ValueId latent_queries(graph::ValueId x, const std::string& prefix, const Rotation& rotation);
+  /// dt[T, rank + rotated_dim]: the normed latent and the rotated key.
+  graph::ValueId latent_rows(graph::ValueId x, const std::string& prefix, const Rotation& rotation);
   /// What takes attention's place in `layer`: itself or a recurrence.
   Partial mixer_partial(graph::ValueId x, int64_t layer);
 

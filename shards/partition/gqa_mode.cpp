@@ -36,6 +36,7 @@ Result<SharedHeads> shared_heads(const checkpoint::ModelSpec& spec, int ranks) {
 
 /// Each rank gathers at least one row.
 std::string why_not_gathered(const checkpoint::ModelSpec& spec, int ranks) {
+  if (spec.latent) return "found latent attention, whose one key head every rank computes";
   for (const checkpoint::HeadShape& shape : spec.head_shapes()) {
     if (shape.key_value_rows() >= ranks) continue;
     return fmt::format("found {} rows of k and v, expected at least {}, one a rank", shape.key_value_rows(), ranks);

@@ -17,6 +17,7 @@ constexpr double kBoundaryPlay = 0.04;  // of a rank's share: how far an MLP bou
 /// Weight elements per unit, all layers together.
 struct Costs {
   double query_head;
+  double query_latent;          // of latent attention, on every rank
   double key_value_row;         // of k's projection or of v's
   double global_key_value_row;  // in the layers with global heads
   double delta_head;            // value head of the delta rule
@@ -44,8 +45,8 @@ Costs costs_of(const ModelSpec& spec, Experts counted) {
       costs.delta_key_head += 2.0 * static_cast<double>(spec.delta_rule.key_dim) * hidden;        // q and k
       continue;
     }
-    const double projections = spec.attention_gate ? 3.0 : 2.0;  // q, o and a gate's
-    costs.query_head += projections * static_cast<double>(spec.heads_of(layer).head_dim) * hidden;
+    costs.query_head += static_cast<double>(spec.query_head_elements(layer));
+    if (spec.latent) costs.query_latent += static_cast<double>(spec.latent->query_rank) * hidden;
     if (!spec.shares_cache(layer)) {
       (spec.has_global_heads(layer) ? costs.global_key_value_row : costs.key_value_row) += hidden;
     }
@@ -72,7 +73,7 @@ double computed_rows(const checkpoint::HeadShape& shape, const KeyValuePart& par
 
 double attention_elements(const ModelSpec& spec, const Costs& costs, const RankPart& part) {
   const KeyValuePart usual{part.heads.key_value, part.key_value_rows};
-  double elements = costs.query_head * static_cast<double>(part.heads.query.size()) +
+  double elements = costs.query_latent + costs.query_head * static_cast<double>(part.heads.query.size()) +
                     costs.key_value_row * computed_rows(spec.usual_heads(), usual);
   if (spec.global_heads) elements += costs.global_key_value_row * computed_rows(*spec.global_heads, part.global);
   return elements + costs.delta_head * static_cast<double>(part.delta_heads.query.size()) +

@@ -39,8 +39,10 @@ double linear_flops(const checkpoint::ModelSpec& spec) {
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const checkpoint::HeadShape heads = spec.heads_of(layer);
     const int64_t key_value = spec.shares_cache(layer) ? 0 : heads.key_value_rows();
-    const int64_t query = (spec.attention_gate ? 3 : 2) * spec.query_heads * heads.head_dim;  // q, o, gate
-    multiply_adds += spec.has_delta_rule(layer) ? delta_rule_products(spec) : spec.hidden_size * (query + key_value);
+    const int64_t of_all = key_value + (spec.latent ? spec.latent->query_rank : 0);
+    multiply_adds += spec.has_delta_rule(layer)
+                         ? delta_rule_products(spec)
+                         : spec.query_heads * spec.query_head_elements(layer) + spec.hidden_size * of_all;
     multiply_adds += spec.hidden_size * mlp_columns(spec, layer) + inputs;
   }
   return 2.0 * static_cast<double>(multiply_adds);
@@ -52,7 +54,8 @@ double head_flops(const checkpoint::ModelSpec& spec) {
 
 /// FLOPs of attention for one pair of tokens in `layer`.
 double pair_flops(const checkpoint::ModelSpec& spec, int64_t layer) {
-  return 4.0 * static_cast<double>(spec.query_heads * spec.heads_of(layer).head_dim);
+  const int64_t key = spec.heads_of(layer).head_dim, value = spec.latent ? spec.latent->rank : key;
+  return 2.0 * static_cast<double>(spec.query_heads * (key + value));
 }
 
 }  // namespace

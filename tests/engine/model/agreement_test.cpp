@@ -63,7 +63,7 @@ class AgreeOnPlan : public ::testing::Test {
 
 TEST_F(AgreeOnPlan, NamesEveryFieldOfTheModelThatDiffers) {
   for_each_changed_field(spec_, [&](const std::string& name, const checkpoint::ModelSpec& changed) {
-    if (name == "local_rope" || name == "global_heads") return;  // below
+    if (name == "local_rope" || name == "global_heads" || name == "latent") return;  // below
     expect_named(plan_of(changed), name == "int8_group" ? "--weights" : "model: " + name);
   });
 }
@@ -85,6 +85,16 @@ TEST_F(AgreeOnPlan, NamesEveryFieldOfTheHeadsOfLayersWithoutAWindow) {
     checkpoint::ModelSpec other = spec_;
     other.global_heads = changed;
     expect_named(plan_of(other), "model: global_heads." + name);
+  });
+}
+
+TEST_F(AgreeOnPlan, NamesEveryFieldOfLatentAttention) {
+  spec_.latent.emplace();
+  plan_ = plan_of(spec_);
+  for_each_changed_field(*spec_.latent, [&](const std::string& name, const checkpoint::LatentAttention& changed) {
+    checkpoint::ModelSpec other = spec_;
+    other.latent = changed;
+    expect_named(plan_of(other), "model: latent." + name);
   });
 }
 

@@ -49,6 +49,25 @@ TEST(ServedSpec, PinsSinksOfRotaryModelsOnly) {
   }
 }
 
+constexpr const char* kTinyDeepseek = R"({"model_type": "deepseek_v3", "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 64, "intermediate_size": 48, "kv_lora_rank": 8,
+  "q_lora_rank": null, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 6, "first_k_dense_replace": 1,
+  "moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1})";
+
+TEST(ServedSpec, PinsNoSinksOfLatentAttention) {
+  EXPECT_THAT(served(kTinyDeepseek, {.window = 12}).value().windows, ElementsAre(12, 12));
+  expect_refused(served(kTinyDeepseek, {.window = 12, .pinned_sinks = 4}), ErrorKind::kUnsupported,
+                 "--pinned-sinks: found 4, expected a model without latent attention");
+}
+
+TEST(PlanModels, RefusesLatentAttentionWhereTheBackendLacksIt) {
+  const TinyModel folder(kTinyDeepseek);
+  const Model model = Model::open(folder.path(), {}).value();
+  expect_refused(plan_models(model, {}, 1, {}), ErrorKind::kUnsupported,
+                 "cannot run a deepseek_v3: found latent attention, expected a backend that runs it");
+  EXPECT_TRUE(plan_models(model, {}, 1, {.latent_attention = true}).has_value());
+}
+
 TEST(ServedSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
   expect_refused(served(kTinyGemma3, {.window = 12}), ErrorKind::kUnsupported, "--window: found 12");
 }

@@ -273,5 +273,24 @@ TEST(StoredTensors, AreBestReadManyRowsAtATimeWhereTheFileKeepsThemTransposed) {
   EXPECT_EQ(read_part(*gpt2, "model.layers.0.mlp.up_proj.weight", {24, kHidden}, part).front(), 1 * 24 + 3);
 }
 
+TEST(StoredTensors, OfLatentAttentionAreKeysTransposedByHeadAndValues) {
+  // Three heads of 2 rows for keys and 3 for values, each of 4 columns.
+  const std::string layer = "model.layers.0.self_attn.";
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_with(directory, "deepseek_v3",
+                                    {counting(layer + "kv_b_proj.weight", {kQueryHeads * 5, 4}),
+                                     counting(layer + "kv_a_proj_with_mqa.weight", {6, kHidden}, 100)})
+                              .value();
+  expect_matrix(*checkpoint, layer + "latent_key_proj.weight", {kQueryHeads * 4, 2},
+                [](int64_t row, int64_t column) { return static_cast<float>((row / 4 * 5 + column) * 4 + row % 4); });
+  expect_matrix(*checkpoint, layer + "latent_value_proj.weight", {kQueryHeads * 3, 4}, [](int64_t row, int64_t column) {
+    return static_cast<float>((row / 3 * 5 + 2 + row % 3) * 4 + column);
+  });
+  expect_matrix(*checkpoint, layer + "kv_a_proj.weight", {6, kHidden},
+                [](int64_t row, int64_t column) { return 100 + static_cast<float>(row * kHidden + column); });
+  const auto other = open_with(directory, "deepseek_v3", {counting(layer + "kv_b_proj.weight", {14, 4})});
+  EXPECT_THAT(other.error().message, HasSubstr("kv_b_proj.weight"));
+}
+
 }  // namespace
 }  // namespace lockstep::checkpoint

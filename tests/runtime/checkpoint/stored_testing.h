@@ -26,6 +26,7 @@ inline ModelSpec spec_of(const std::string& model_type) {
   spec.key_value_heads = model_type == "phi3" ? kKeyHeads : kQueryHeads;
   spec.head_dim = kHead;
   spec.experts = kExperts;
+  if (model_type == "deepseek_v3") spec.latent = {.rank = 4, .plain_dim = 2, .rotated_dim = 2, .value_dim = 3};
   return spec;
 }
 

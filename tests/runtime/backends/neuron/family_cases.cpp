@@ -263,7 +263,8 @@ void add_gqa_cases(std::vector<OracleCase>& cases) {
 std::vector<OracleCase> family_cases() {
   std::vector<OracleCase> cases;
   for (const std::string& name : model::golden_names(LOCKSTEP_GOLDENS_DIR)) {
-    if (!spec_of(golden_of({.golden = name})).delta_layers.empty()) continue;  // Capabilities::recurrences
+    const checkpoint::ModelSpec spec = spec_of(golden_of({.golden = name}));
+    if (!spec.delta_layers.empty() || spec.latent) continue;  // Capabilities::recurrences, latent_attention
     for (const int ranks : {1, 2, 4}) cases.push_back(family_case({.golden = name, .ranks = ranks}));
   }
   for (const int ranks : {1, 2}) {
