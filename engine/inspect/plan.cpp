@@ -72,6 +72,7 @@ Result<PlanReport> posed(const Model& model, const EngineOptions& options, const
   LOCKSTEP_TRY(setting.shard, model::shard_options(options, model.dtype(), setting.load.batch, capacity));
   std::optional<device::DeviceFacts> facts;
   if (devices) {
+    LOCKSTEP_TRY_VOID(model::require_operations(setting.spec, devices->driver.capabilities()));
     setting.shard.bucketed = shards::bucketed_steps(devices->driver.capabilities());
     facts = devices->facts(setting.shard.dtype, setting.spec.int8_group > 0);
     setting.device = facts->name;

@@ -160,7 +160,6 @@ Error embeddings_of_a_draft() {
       "(the draft model has embeddings of its own); draft by lookup, or omit one"};
 }
 
-/// Fails with `kUnsupported` where a model needs what the backend lacks.
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
   if (spec.latent && !backend.latent_attention) {
     return Error{
