@@ -34,8 +34,10 @@ int64_t mlp_columns(const checkpoint::ModelSpec& spec, int64_t layer) {
 
 /// FLOPs of one token in all linear layers except the head.
 double linear_flops(const checkpoint::ModelSpec& spec) {
-  const int64_t inputs = 3 * spec.hidden_size * spec.layer_input_size;  // projection, gate, projection
-  int64_t multiply_adds = 0;
+  const int64_t inputs = 3 * spec.hidden_size * spec.layer_input_size;                 // projection, gate, projection
+  const int64_t routers = spec.streams > 1 ? 2 * spec.hidden_size * spec.streams : 0;  // of prediction and correction
+  const int64_t beside = inputs + routers + 2 * spec.hidden_size * spec.laurel_rank;
+  int64_t multiply_adds = 2 * (spec.streams - 1) * spec.hidden_size * spec.hidden_size;  // to streams, and from them
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const checkpoint::HeadShape heads = spec.heads_of(layer);
     const int64_t key_value = spec.shares_cache(layer) ? 0 : heads.key_value_rows();
@@ -43,7 +45,7 @@ double linear_flops(const checkpoint::ModelSpec& spec) {
     multiply_adds += spec.has_delta_rule(layer)
                          ? delta_rule_products(spec)
                          : spec.query_heads * spec.query_head_elements(layer) + spec.hidden_size * of_all;
-    multiply_adds += spec.hidden_size * mlp_columns(spec, layer) + inputs;
+    multiply_adds += spec.hidden_size * mlp_columns(spec, layer) + beside;
   }
   return 2.0 * static_cast<double>(multiply_adds);
 }
