@@ -495,6 +495,17 @@ VARIANTS: dict[str, Variant] = {
         "topk_method": "noaux_tc", "routed_scaling_factor": 1.8, "num_nextn_predict_layers": 1, "pad_token_id": 0,
     }, matters={"norm_topk_prob": False, "routed_scaling_factor": 1.0, "num_experts_per_tok": 3,
                 "rms_norm_eps": 0.01, "hidden_act": "gelu"}),
+    "mistral4_scaled_queries": Variant("Mistral 4", {
+        **LATENT, **named("mistral4", "Mistral4ForCausalLM"), **NEW, "hidden_size": 72, "num_attention_heads": 9,
+        "num_key_value_heads": 9, "q_lora_rank": 40, "attention_bias": False, "n_routed_experts": 6,
+        "num_experts_per_tok": 3, "n_shared_experts": 1, "n_group": 3, "topk_group": 2, "norm_topk_prob": True,
+        "routed_scaling_factor": 1.5, "rope_interleave": True,
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0,
+                            "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3,
+                            "original_max_position_embeddings": 8, "max_position_embeddings": 128,
+                            "partial_rotary_factor": 0.4},
+    }, matters={"norm_topk_prob": False, "routed_scaling_factor": 1.0, "num_experts_per_tok": 2, "topk_group": 3,
+                "rope_interleave": False, "rms_norm_eps": 0.01}),
     "ernie4_5_moe_dense_ends": Variant("ERNIE 4.5 MoE", {
         **named("ernie4_5_moe", "Ernie4_5_MoeForCausalLM"), **DENSE, **OLD, "hidden_act": "silu",
         "rms_norm_eps": 1e-05, "num_hidden_layers": 4, "num_attention_heads": 9, "num_key_value_heads": 3,

@@ -114,13 +114,18 @@ def distribution(variant: Variant, name: str, spreads: dict[str, float]) -> tupl
     return 0.0, spreads["sinks" if leaf == "sinks" else "matrix"]
 
 
+def model_class(config: dict[str, Any]) -> type[transformers.PreTrainedModel]:
+    """By name: AutoModelForCausalLM knows Mistral 4 only as a part of a multimodal model."""
+    return getattr(transformers, config["architectures"][0])
+
+
 def shapes_as_saved(config: dict[str, Any], original_format: bool) -> dict[str, list[int]]:
     """The form that transformers itself writes."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         plain = {key: value for key, value in config.items() if key != "quantization_config"}
         (directory / "config.json").write_text(json.dumps(plain))
-        model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(directory))
+        model = model_class(config)._from_config(transformers.AutoConfig.from_pretrained(directory))
         model.save_pretrained(directory, save_original_format=original_format)
         with safetensors.safe_open(directory / "model.safetensors", "np") as file:
             return {key: file.get_slice(key).get_shape() for key in file.keys()}
@@ -192,7 +197,7 @@ def load_model(config: dict[str, Any], weights: dict[str, np.ndarray]) -> transf
         directory = Path(name)
         (directory / "config.json").write_text(json.dumps(config))
         safetensors.numpy.save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
-        model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+        model, loading = model_class(config).from_pretrained(
             directory, dtype=torch.float32, output_loading_info=True)  # fmt: skip
         loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if not key.endswith(OLD_BUFFERS)]
         assert not any(loading.values()), loading

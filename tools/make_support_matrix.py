@@ -29,7 +29,8 @@ FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "M
             "SmolLM3", "Granite", "GraniteMoE", "StarCoder2", "StableLM", "Seed-OSS", "ERNIE 4.5", "GLM-4", "EXAONE 4", "Hunyuan",
             "OLMo 2", "OLMo 3", "OLMoE", "Phi", "Falcon", "Cohere", "Cohere 2", "Nemotron",
             "Qwen2-MoE", "Ministral 3", "GLM-4-MoE", "ERNIE 4.5 MoE", "MiniMax-M2", "dots.llm1", "EXAONE MoE", "Hy3", "Llama 4",
-            "Qwen3-Next", "Qwen3.5", "Qwen3.5-MoE", "DeepSeek-V2", "DeepSeek-V3", "GLM-4.7-Flash")  # fmt: skip
+            "Qwen3-Next", "Qwen3.5", "Qwen3.5-MoE", "DeepSeek-V2", "DeepSeek-V3", "GLM-4.7-Flash",
+            "Mistral 4")  # fmt: skip
 PHASES = ("prefill", "decode", "laps")  # laps: a prompt of many windows, and many steps, in two graphs
 STORED = {
     "hub": "as on the hub",
@@ -115,8 +116,8 @@ def document(outcomes: list[Outcome]) -> str:
         "**no**: a test failed or did not run. –: there is no test.",
         "",
         "**GPUs** (`--backend cuda`): over a stand-in of the CUDA driver every family gave the same tokens and logits at 1, 2",
-        "and 3 ranks, except DeepSeek-V2, DeepSeek-V3 and GLM-4.7-Flash, whose latent attention it refuses at start, as",
-        "`--backend neuron` does. [gpu.md](gpu.md) says which ran on an H100 too.",
+        "and 3 ranks, except DeepSeek-V2, DeepSeek-V3, GLM-4.7-Flash and Mistral 4, whose latent attention it refuses at",
+        "start, as `--backend neuron` does. [gpu.md](gpu.md) says which ran on an H100 too.",
         "",
         "## Families, on the cpu backend",
         "",

@@ -30,4 +30,7 @@ std::span<const ModelType> recurrent_types();  // layers with a recurrence besid
 std::span<const ModelType> expert_types();     // mixtures of experts
 std::span<const ModelType> latent_types();     // latent attention
 
+/// Mistral 4 as the text part of a multimodal model.
+Result<ModelSpec> read_mistral4_part(const KeyReader& config);
+
 }  // namespace lockstep::checkpoint

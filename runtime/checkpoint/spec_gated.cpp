@@ -83,12 +83,7 @@ Result<ModelSpec> read_ministral3(const KeyReader& config) {
   keys.pad_id = 11;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ministral3", keys));
   LOCKSTEP_TRY(const auto given, config.object("rope_parameters"));
-  const nlohmann::json flat = {{"rope_parameters", given ? *config.find("rope_parameters") : ministral3_rope()}};
-  const KeyReader reader(flat, config.origin());
-  LOCKSTEP_TRY(spec.rope, read_rope(reader, spec, {.scales_queries = true}));
-  LOCKSTEP_TRY(const auto rope, reader.object("rope_parameters"));
-  LOCKSTEP_TRY(spec.query_scaling.beta, rope->number("llama_4_scaling_beta", {0.0, 1e6}));
-  LOCKSTEP_TRY(spec.query_scaling.every, rope->integer("original_max_position_embeddings", kPositions));
+  LOCKSTEP_TRY_VOID(read_growing_rope(config, given ? *config.find("rope_parameters") : ministral3_rope(), spec));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
   slide_everywhere(window, spec);
   return spec;
@@ -98,14 +93,15 @@ constexpr std::string_view kMinistral3Idle[] = {
     "max_position_embeddings",  // in rope_parameters: transformers does not read it there
 };
 
-/// Mistral Small 3.1 and later, and Ministral 3: a text model of Mistral's or Ministral 3's kind beside a vision model.
+/// Mistral Small 3.1 and later, Ministral 3, Mistral Small 4: a text model beside a vision model.
 Result<ModelSpec> read_mistral3(const KeyReader& config) {
   LOCKSTEP_TRY(const auto text, config.object("text_config"));
   if (!text) return config.wrong("text_config", "an object");
   LOCKSTEP_TRY(const std::string model_type, text->text_or("model_type", "mistral"));
   if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral, std::nullopt);
   if (model_type == "ministral3") return read_text_part(config, /*tied=*/true, read_ministral3, kMinistral3Idle);
-  return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "\"mistral\" or \"ministral3\"");
+  if (model_type == "mistral4") return read_mistral4_part(config);
+  return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "mistral, ministral3 or mistral4");
 }
 
 constexpr std::string_view kMistral3Idle[] = {"vision_config",        "image_token_index",         "image_token_id",

@@ -140,6 +140,10 @@ Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec);
 /// `rope_parameters`; a key inside the object overrides the one outside.
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys);
 
+/// Reads the rope of `object` in the place of `rope_parameters`, and how queries grow with their position (Ministral
+/// 3).
+Result<void> read_growing_rope(const KeyReader& config, const nlohmann::json& object, ModelSpec& spec);
+
 /// The rotary embedding of one kind of layers in the common notation: `rope_parameters.<layers>`, overridden by
 /// `rope_scaling`, with `theta` beside it.
 Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,

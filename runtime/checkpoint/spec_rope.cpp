@@ -179,6 +179,16 @@ Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const
   return result;
 }
 
+Result<void> read_growing_rope(const KeyReader& config, const json& object, ModelSpec& spec) {
+  const json flat = {{"rope_parameters", object}};
+  const KeyReader reader(flat, config.origin());
+  LOCKSTEP_TRY(spec.rope, read_rope(reader, spec, {.scales_queries = true}));
+  LOCKSTEP_TRY(const auto rope, reader.object("rope_parameters"));
+  LOCKSTEP_TRY(spec.query_scaling.beta, rope->number("llama_4_scaling_beta", {0.0, 1e6}));
+  LOCKSTEP_TRY(spec.query_scaling.every, rope->integer("original_max_position_embeddings", kPositions));
+  return ok();
+}
+
 Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec, std::string_view layers,
                                  const json* rope_scaling, Key<double> theta) {
   json rope = json::object();

@@ -155,7 +155,6 @@ constexpr StoredForm kLlama4Layer[] = {
     {"mlp.shared_expert.up_proj.*", "feed_forward.shared_expert.up_proj.*"},
     {"mlp.shared_expert.down_proj.*", "feed_forward.shared_expert.down_proj.*"}};
 constexpr StoredForm kExaoneMoeLayer[] = {{"mlp.router.score_bias", "mlp.e_score_correction_bias"}};
-
 constexpr StoredForm kHyV3Layer[] = {
     {"mlp.router.*", "mlp.router.gate.*"},
     {"mlp.router.score_bias", "mlp.expert_bias"},
@@ -352,7 +351,8 @@ FamilyNames names_of_family(std::string_view model_type) {
       model_type == "hy_v3") {
     forms = {kLlamaLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
   }
-  if (model_type == "deepseek_v2" || model_type == "deepseek_v3" || model_type == "glm4_moe_lite") {
+  if (model_type == "deepseek_v2" || model_type == "deepseek_v3" || model_type == "glm4_moe_lite" ||
+      model_type == "mistral4") {
     forms = {kLlamaLayer, kDeepseekLayer, kSharedExpertsLayer, kQwenExpertsLayer, kMixtralLayer};
   }
   if (model_type == "ernie4_5_moe") forms.push_back(kErnie45MoeLayer);

@@ -51,6 +51,7 @@ constexpr Family kFamilies[] = {
     {"ministral", Layout::kSequential, Norm::kRms},
     {"ministral3", Layout::kSequential, Norm::kRms},
     {"mistral", Layout::kSequential, Norm::kRms},
+    {"mistral4", Layout::kSequential, Norm::kRms},
     {"mixtral", Layout::kSequential, Norm::kRms},
     {"nemotron", Layout::kSequential, Norm::kLayerPlusOne},
     {"olmo2", Layout::kNormedBlocks, Norm::kRms},

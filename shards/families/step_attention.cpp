@@ -295,7 +295,8 @@ StepBuilder::Partial StepBuilder::latent_attention_partial(ValueId x, int64_t la
   const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
   const Range own = part_.heads.query;
   const Rotation rotation = rotation_of(layer);
-  const ValueId q = latent_queries(x, prefix, rotation);
+  ValueId q = latent_queries(x, prefix, rotation);
+  if (spec_.scales_queries(layer)) q = scaled_by_position(q);
   const ValueId row = latent_rows(x, prefix, rotation);
   const ValueId attended = attend(q, std::pair(row, row), layer, attention_options(layer, prefix));
   const Range values = head_columns(own, latent.value_dim);

@@ -171,10 +171,10 @@ TEST(ParseSpec, ListsEveryFamily) {
                   "exaone4", "exaone_moe", "falcon", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text",
                   "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "glm4", "glm4_moe", "glm4_moe_lite",
                   "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "hunyuan_v1_dense", "hy_v3", "llama",
-                  "llama4", "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mistral3", "mixtral",
-                  "nemotron", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_5",
-                  "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "seed_oss", "smollm3",
-                  "stablelm", "starcoder2"));
+                  "llama4", "llama4_text", "minimax_m2", "ministral", "ministral3", "mistral", "mistral3", "mistral4",
+                  "mixtral", "nemotron", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
+                  "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "seed_oss",
+                  "smollm3", "stablelm", "starcoder2"));
 }
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {

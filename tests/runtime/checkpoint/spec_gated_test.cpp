@@ -260,7 +260,7 @@ TEST(ParseMistral3, IsItsTextModel) {
       with(small("mistral"), {{"rope_theta", 1e9}, {"sliding_window", nullptr}, {"torch_dtype", "bfloat16"}});
   EXPECT_EQ(parse(around(mistral)).value(), parse(mistral).value());
   EXPECT_TRUE(parse(with(around(mistral), {{"tie_word_embeddings", nullptr}})).value().tied_embeddings);
-  expect_refusals(around(ministral3()), {{{{"text_config", small("mistral4")}}, kUnsupported, "found \"mistral4\""},
+  expect_refusals(around(ministral3()), {{{{"text_config", small("mistral5")}}, kUnsupported, "found \"mistral5\""},
                                          {{{"text_config", nullptr}}, kInvalid, "text_config"}});
   EXPECT_THAT(parse(around(with(ministral3(), {{"mystery", 2}}))).error().message, HasSubstr("mystery: found 2"));
 }

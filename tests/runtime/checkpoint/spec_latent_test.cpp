@@ -1,4 +1,4 @@
-// DeepSeek-V2, DeepSeek-V3 and GLM-4.7-Flash. Defaults are those of transformers' configuration classes.
+// DeepSeek-V2, DeepSeek-V3, GLM-4.7-Flash and Mistral 4. Defaults are those of transformers' configuration classes.
 #include <cmath>
 
 #include "tests/runtime/checkpoint/spec_testing.h"
@@ -38,6 +38,13 @@ json published(const std::string& model_type) {
                          {"rope_scaling", nullptr},
                          {"rope_theta", 1000000},
                          {"topk_method", "noaux_tc"}});
+  }
+  if (model_type == "mistral4") {
+    config["rope_parameters"] = with(yarn, {{"rope_theta", 10000},
+                                            {"llama_4_scaling_beta", 0.1},
+                                            {"max_position_embeddings", 1048576},
+                                            {"partial_rotary_factor", 0.4}});
+    return with(config, {{"norm_topk_prob", true}, {"rope_interleave", true}, {"qk_head_dim", 20}, {"head_dim", 20}});
   }
   config = with(config, {{"rope_scaling", yarn},
                          {"rope_theta", 10000},
@@ -81,7 +88,8 @@ TEST_P(ParseLatent, RefusesWhatItCannotRun) {
                    {{{"kv_lora_rank", 0}}, kInvalid, "kv_lora_rank: found 0"}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, ParseLatent, ::testing::Values("deepseek_v2", "deepseek_v3", "glm4_moe_lite"),
+INSTANTIATE_TEST_SUITE_P(Every, ParseLatent,
+                         ::testing::Values("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 TEST(ParseDeepseekV2, ChoosesBySoftmaxAmongTheBestGroups) {
@@ -133,4 +141,35 @@ TEST(ParseDeepseekV3, MayProjectQueriesDirectlyAndRotateHalves) {
 }
 
 }  // namespace
+
+TEST(ParseMistral4, ScalesQueriesAndChoosesBySoftmax) {
+  const ModelSpec spec = parse(published("mistral4")).value();
+  EXPECT_EQ(spec.query_scaling, (QueryScaling{.beta = 0.1, .every = 4096}));
+  EXPECT_TRUE(spec.scales_queries(0));
+  EXPECT_EQ(spec.router, (RouterSpec{.groups = 4,
+                                     .kept_groups = 2,
+                                     .group_score = RouterSpec::GroupScore::kBestTwo,
+                                     .least_sum = 1e-20,
+                                     .scale = 2.5}));
+  json rope = published("mistral4").at("rope_parameters");
+  rope["partial_rotary_factor"] = 0.5;
+  expect_refusals(published("mistral4"), {{{{"rope_parameters", rope}},
+                                           kUnsupported,
+                                           "partial_rotary_factor: found 0.5, expected 0.4, qk_rope_head_dim"}});
+  json bare = published("mistral4");
+  bare.erase("rope_parameters");
+  EXPECT_EQ(parse(bare).value().query_scaling, (QueryScaling{.beta = 0.1, .every = 8192}));
+}
+
+TEST(ParseMistral4, IsTheTextPartOfItsMultimodalConfig) {
+  json text = published("mistral4");
+  text.erase("tie_word_embeddings");
+  const json outer = {{"model_type", "mistral3"},
+                      {"architectures", {"Mistral3ForConditionalGeneration"}},
+                      {"text_config", text},
+                      {"vision_config", {{"model_type", "pixtral"}}},
+                      {"tie_word_embeddings", false}};
+  EXPECT_EQ(parse(outer).value(), parse(published("mistral4")).value());
+}
+
 }  // namespace lockstep::checkpoint
