@@ -14,7 +14,7 @@ struct LatentKeys {
   int64_t query_rank, rank, plain_dim, value_dim;
 };
 
-FamilyKeys common_keys(int64_t expert_size, int64_t max_positions) {
+FamilyKeys keys_of_mixture(int64_t expert_size, int64_t max_positions) {
   FamilyKeys keys;
   keys.head_dim = {"qk_rope_head_dim", 64};  // what the rope is made for; then that of a key in the cache
   keys.intermediate_size = {"moe_intermediate_size", expert_size};
@@ -70,7 +70,7 @@ Result<void> read_deepseek_v2_router(const KeyReader& config, ModelSpec& spec) {
 }
 
 Result<ModelSpec> read_deepseek_v2(const KeyReader& config) {
-  FamilyKeys keys = common_keys(/*expert_size=*/1407, /*max_positions=*/2048);
+  FamilyKeys keys = keys_of_mixture(/*expert_size=*/1407, /*max_positions=*/2048);
   keys.eos_ids = {2};
   keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "deepseek_v2", keys));
@@ -95,7 +95,7 @@ constexpr std::string_view kDeepseekV2Idle[] = {
 };
 
 Result<ModelSpec> read_deepseek_v3(const KeyReader& config) {
-  FamilyKeys keys = common_keys(/*expert_size=*/2048, /*max_positions=*/4096);
+  FamilyKeys keys = keys_of_mixture(/*expert_size=*/2048, /*max_positions=*/4096);
   keys.eos_ids = {1};
   keys.bos_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "deepseek_v3", keys));
@@ -110,7 +110,7 @@ Result<ModelSpec> read_deepseek_v3(const KeyReader& config) {
 }
 
 Result<ModelSpec> read_glm4_moe_lite(const KeyReader& config) {
-  FamilyKeys keys = common_keys(/*expert_size=*/1536, /*max_positions=*/202752);
+  FamilyKeys keys = keys_of_mixture(/*expert_size=*/1536, /*max_positions=*/202752);
   keys.norm_epsilon.otherwise = 1e-5;
   keys.eos_ids = {1};
   keys.bos_id = 0;
@@ -165,7 +165,7 @@ constexpr std::string_view kMistral4Idle[] = {
 };
 
 Result<ModelSpec> read_mistral4(const KeyReader& config) {
-  FamilyKeys keys = common_keys(/*expert_size=*/2048, /*max_positions=*/1048576);
+  FamilyKeys keys = keys_of_mixture(/*expert_size=*/2048, /*max_positions=*/1048576);
   keys.eos_ids = {2};
   keys.bos_id = 1;
   keys.pad_id = 11;
