@@ -5,15 +5,6 @@
 namespace lockstep::cuda {
 namespace {
 
-struct Place {
-  int64_t row, column;
-};
-
-LOCKSTEP_DEVICE Place element_of_thread(int columns) {
-  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
-  return {i / columns, i % columns};
-}
-
 template <typename Rows>
 LOCKSTEP_DEVICE void map(const MapParameters& p) {
   using Element = typename Rows::Element;

@@ -46,4 +46,13 @@ LOCKSTEP_DEVICE void multiply<F16Rows>(float (&d)[4], const uint32_t (&a)[4], co
 /// The rows that the step computes.
 LOCKSTEP_DEVICE int used(const RowCount& rows) { return rows.in_use == nullptr ? rows.rows : *rows.in_use; }
 
+/// The element of rows of `columns` elements that is this thread's.
+struct Place {
+  int64_t row, column;
+};
+LOCKSTEP_DEVICE Place element_of_thread(int columns) {
+  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
+  return {i / columns, i % columns};
+}
+
 }  // namespace lockstep::cuda

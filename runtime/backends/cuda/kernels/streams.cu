@@ -48,9 +48,7 @@ template <typename Rows>
 LOCKSTEP_DEVICE void weighted_sum(const WeightedSumParameters& p) {
   using Element = typename Rows::Element;
   follow_previous();
-  const int64_t i = static_cast<int64_t>(block_index()) * thread_count() + thread_index();
-  const int64_t row = i / p.columns;
-  const int64_t column = i % p.columns;
+  const auto [row, column] = element_of_thread(p.columns);
   if (row >= used(p.rows)) return;
   const Element* factors = static_cast<const Element*>(p.factors) + row * p.factors_stride;
   float sum = 0.0f;
