@@ -37,13 +37,14 @@ Range AttentionRule::keys_of(int64_t position) const {
 
 Range AttentionRule::pinned_keys_of(int64_t position) const { return {0, std::min(pinned, position + 1)}; }
 
-/// Consecutive rows of one slot that attend to one cache head, with their scratch. Row r of the scratch belongs to
+/// Consecutive rows of one slot and query heads of one cache head, with their scratch. Row r of the scratch belongs to
 /// token `begin + r / readers` and reader `r % readers`.
 struct AttentionTask::Run {
   int64_t begin = 0, end = 0;  // rows of the step
   int64_t slot = 0;
   int64_t head = 0;
-  int64_t heads = 0;              // query heads that read it
+  int64_t first_reader = 0;       // of its query heads, the first
+  int64_t heads = 0;              // and their number
   std::byte* q = nullptr;         // [rows, padded head_dim], in the layout of `score`
   std::byte* pinned_q = nullptr;  // the same
   Range* seen = nullptr;          // [rows], positions visible to a row in the current pass
@@ -88,6 +89,15 @@ void AttentionTask::block_for_prefill(int64_t rows) {
 
 void AttentionTask::block_for_decode(int64_t rows_per_slot) { block_tokens = std::max<int64_t>(rows_per_slot, 1); }
 
+void AttentionTask::share_readers(int64_t rows, int workers) {
+  const int64_t units = (rows + block_tokens - 1) / block_tokens * keys.heads;
+  reader_shares = std::clamp<int64_t>(workers / std::max<int64_t>(units, 1), 1, static_cast<int64_t>(most_readers()));
+}
+
+int64_t AttentionTask::query_head(const Run& run, int64_t r) const {
+  return readers[run.head][run.first_reader + r % run.heads];
+}
+
 size_t AttentionTask::most_readers() const {
   size_t most = 1;
   for (const auto& heads : readers) most = std::max(most, heads.size());
@@ -125,13 +135,17 @@ void AttentionTask::run(std::byte* private_scratch, Part part) const {
   const int64_t rows = q.used_rows();
   const int64_t blocks = (rows + block_tokens - 1) / block_tokens;
   // Units are assigned in alternating order, because later blocks read more.
-  const int64_t units = blocks * keys.heads;
+  const int64_t per_block = keys.heads * reader_shares;
+  const int64_t units = blocks * per_block;
   for (int64_t round = 0; round * part.workers < units; ++round) {
     const int64_t unit = round * part.workers + (round % 2 == 0 ? part.worker : part.workers - 1 - part.worker);
     if (unit >= units) continue;
-    run.head = unit % keys.heads;
-    run.heads = static_cast<int64_t>(readers[run.head].size());
-    run.begin = unit / keys.heads * block_tokens;
+    run.head = unit % per_block / reader_shares;
+    const Share own = share_of(std::ssize(readers[run.head]),
+                               {static_cast<int>(unit % reader_shares), static_cast<int>(reader_shares)});
+    run.first_reader = own.begin;
+    run.heads = own.end - own.begin;
+    run.begin = unit / per_block * block_tokens;
     run.end = std::min(rows, run.begin + block_tokens);
     for (int64_t row = run.begin; prepare && row < run.end; ++row) prepare(row, run.head);
     if (run.heads > 0) run_block(run);
@@ -149,7 +163,7 @@ void AttentionTask::run_block(Run& run) const {
 }
 
 void AttentionTask::run_tokens(const Run& run) const {
-  const auto result_column = [&](int64_t r) { return readers[run.head][r % run.heads] * values.head_dim; };
+  const auto result_column = [&](int64_t r) { return query_head(run, r) * values.head_dim; };
   if (run.slot < 0) {
     for (int64_t r = 0; r < run.rows(); ++r) {
       std::memset(result.at(run.token(r), result_column(r)), 0, values.head_dim * result.element_size());
@@ -166,7 +180,7 @@ void AttentionTask::run_tokens(const Run& run) const {
 }
 
 void AttentionTask::open_row(const Run& run, int64_t r) const {
-  const int64_t head = readers[run.head][r % run.heads];
+  const int64_t head = query_head(run, r);
   load_query(q, run.token(r), head * keys.head_dim, run.q + r * q_row_bytes());
   if (rule.pinned > 0) load_query(pinned_q, run.token(r), head * keys.head_dim, run.pinned_q + r * q_row_bytes());
   const auto per_head = [&](const Tensor& from, float* dst) {
@@ -203,7 +217,7 @@ void AttentionTask::run_pass(const Run& run, const std::byte* queries,
     common = {std::max(common.begin, seen.begin), std::min(common.end, seen.end)};
   }
   for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) {
-    if (values_in_keys) keys.copy_values(run.slot, tile, run.head, values, run.values);
+    if (values_in_keys) keys.copy_values(*kernels, run.slot, tile, run.head, values, run.values);
     if (is_paired()) {
       run_paired_tile(run, queries, tile, common);
     } else {

@@ -54,7 +54,8 @@ struct AttentionTask {
   Tensor result;                          // [rows, heads · head_dim of the values]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
   int64_t block_tokens = 1;               // token rows that share a read of a tile
-  std::function<void(int64_t row, int64_t head)> prepare;  // if set, called for each row and cache head first
+  int64_t reader_shares = 1;              // units of work of the query heads that read one cache head; if several:
+  std::function<void(int64_t row, int64_t head)> prepare;  // not set; else called for each row and cache head first
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                             const std::vector<int64_t>& head_map);
@@ -67,14 +68,19 @@ struct AttentionTask {
   /// Chooses blocks for steps with `rows_per_slot` rows of each sequence: as many units of work as possible.
   void block_for_decode(int64_t rows_per_slot);
 
+  /// Divides the query heads of a cache head if there are fewer units of work than workers; their rows are prepared in
+  /// an earlier stage.
+  void share_readers(int64_t rows, int workers);
+
   /// Bytes of scratch for each worker.
   int64_t private_bytes() const;
-  /// Computes the part's share of (block of rows, cache head). Padding rows become zeros.
+  /// Computes the part's share of (block of rows, cache head, share of its readers). Padding rows become zeros.
   void run(std::byte* private_scratch, Part part) const;
 
  private:
   struct Run;
   size_t most_readers() const;
+  int64_t query_head(const Run& run, int64_t r) const;  // of row r of its scratch
   int64_t q_row_bytes() const { return keys.padded_dim() * (keys.pairs ? 2 : 4); }
   bool is_paired() const { return keys.pairs && values.pairs; }
   int64_t lay_out(std::byte* scratch, Run& run) const;

@@ -24,40 +24,14 @@ void gather(const CacheLayout& cache, int64_t token, const std::byte* tile, std:
   for (int64_t d = 0; d < cache.head_dim; ++d) to[d] = from[cache.element(token, d)];
 }
 
-/// From [columns][kTileTokens] to [kTileTokens][padded].
-template <typename Element>
-void turn(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
-  const Element* from = reinterpret_cast<const Element*>(keys);
-  Element* to = reinterpret_cast<Element*>(values);
-  for (int64_t d = 0; d < columns; ++d) {
-    for (int64_t token = 0; token < kTileTokens; ++token) to[token * padded + d] = from[d * kTileTokens + token];
-  }
-}
-
-/// From pairs of columns, [columns / 2][kTileTokens][2], to pairs of tokens, [kTileTokens / 2][padded][2].
-void turn_pairs(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
-  const uint32_t* from = reinterpret_cast<const uint32_t*>(keys);
-  uint32_t* to = reinterpret_cast<uint32_t*>(values);
-  for (int64_t d = 0; d < columns; d += 2, from += kTileTokens) {
-    const bool has_second = d + 1 < columns;
-    for (int64_t pair = 0; pair < kTileTokens / 2; ++pair) {
-      const uint32_t first = from[2 * pair], second = from[2 * pair + 1];
-      to[pair * padded + d] = (first & 0xffffu) | (second << 16);
-      if (has_second) to[pair * padded + d + 1] = (first >> 16) | (second & 0xffff0000u);
-    }
-  }
-}
-
 }  // namespace
 
-void CacheLayout::copy_values(int64_t slot, int64_t number, int64_t head, const CacheLayout& values,
-                              std::byte* dst) const {
-  const std::byte* from = tile(slot, number, head);
+void CacheLayout::copy_values(const Kernels& kernels, int64_t slot, int64_t number, int64_t head,
+                              const CacheLayout& values, std::byte* dst) const {
   const int64_t columns = values.head_dim, padded = values.padded_dim();
   if (padded > columns) std::memset(dst, 0, static_cast<size_t>(values.tile_bytes()));
-  if (pairs) return turn_pairs(from, columns, padded, dst);
-  if (size_of(dtype) == 4) return turn<uint32_t>(from, columns, padded, dst);
-  turn<uint16_t>(from, columns, padded, dst);
+  const TransposeFunction of_elements = size_of(dtype) == 4 ? kernels.transpose_doubles : kernels.transpose_words;
+  (pairs ? kernels.transpose_pairs : of_elements)(tile(slot, number, head), columns, padded, dst);
 }
 
 void CacheLayout::write(int64_t slot, int64_t position, int64_t begin, int64_t end, const std::byte* rows) const {

@@ -80,7 +80,8 @@ struct CacheLayout {
   /// Reads one head of a token; `dst` has head_dim elements.
   void read(int64_t slot, int64_t position, int64_t head, std::byte* dst) const;
   /// Copies the first columns of the keys of tile `number` to `dst`, a tile of `values`: [kTileTokens] of its layout.
-  void copy_values(int64_t slot, int64_t number, int64_t head, const CacheLayout& values, std::byte* dst) const;
+  void copy_values(const Kernels& kernels, int64_t slot, int64_t number, int64_t head, const CacheLayout& values,
+                   std::byte* dst) const;
   /// Copies the `tokens` written positions of slot `src` to slot `dst`.
   void copy_slot(int64_t src, int64_t dst, int64_t tokens) const;
   /// Calls `visit(memory, bytes)` for every contiguous range of `slot` used by `tokens` written positions.

@@ -57,7 +57,12 @@ void Compiler::lower_attention(const Node& node) {
     const device::RowLimits limits = cache_of(node, cache).held().of_attention(task.rule.window, task.rule.pinned);
     check_rows(node, node.operands[3], node.operands[4], limits);
   }
-  task.prepare = heads_before(node);
+  task.share_readers(graph_.rows, workers_);
+  if (HeadWork prepare = heads_before(node); task.reader_shares == 1) {
+    task.prepare = std::move(prepare);
+  } else if (prepare) {
+    lower_heads(task.q, task.keys.heads, std::move(prepare));
+  }
   Scratch* scratch = &program_.scratch;
   scratch->need_private(task.private_bytes());
   add_shared([task = std::move(task), scratch](Part part) { task.run(scratch->private_of(part), part); });

@@ -235,6 +235,10 @@ struct ConvolvedRow {
   std::byte* dst;
 };
 
+/// Copies the first `columns` of a tile of keys to a tile of values with `padded` columns (kv_layout.h); the columns
+/// between are left as they are.
+using TransposeFunction = void (*)(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values);
+
 using RopeFunction = void (*)(ConstRow x, const float* cosines, const float* sines, Row dst, int64_t rotated,
                               int64_t head_dim);
 
@@ -262,6 +266,9 @@ struct Kernels {
   void (*softmax_tile)(const SoftmaxTile&);
   /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], padded to a whole strip.
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
+  TransposeFunction transpose_words;    // elements of 2 bytes
+  TransposeFunction transpose_doubles;  // elements of 4 bytes
+  TransposeFunction transpose_pairs;    // pairs of 2 bytes: keys in pairs of columns, values in pairs of tokens
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);
   /// dst = x · y. All three have one type.

@@ -10,6 +10,7 @@
 #include "runtime/backends/cpu/kernels/routes.h"
 #include "runtime/backends/cpu/kernels/rowwise.h"
 #include "runtime/backends/cpu/kernels/softmax.h"
+#include "runtime/backends/cpu/kernels/transpose.h"
 #if defined(__AMX_BF16__)
 #include "runtime/backends/cpu/kernels/attend_tiles.h"
 #endif
@@ -32,7 +33,9 @@ constexpr Kernels make_kernels(Isa isa) {
     .product_f32 = product<Scalar<float>>, .product_bf16 = product<Scalar<BFloat16>>,
     .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows, .few_rows_f32 = few_rows<Scalar<float>>,
     .few_rows_bf16 = few_rows<Scalar<BFloat16>>, .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats,
-    .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention, .convert = convert,
+    .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention,
+    .transpose_words = transpose_words, .transpose_doubles = transpose_doubles, .transpose_pairs = transpose_pairs,
+    .convert = convert,
     .add = add, .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off,
     .match_magnitude = match_magnitude, .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm,
     .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise, .decay = decay,

@@ -51,6 +51,13 @@ TEST_P(Attention, GivesTheSameBitsWhateverTheWorkersAndBlocks) {
     task.block_for_decode(rows_per_slot);
     EXPECT_EQ(attention.run(task, rows, 2), alone) << rows_per_slot;
   }
+  const AttentionRows last{{1}, {134}};
+  for (int workers : {4, 5, 64}) {
+    AttentionTask task = attention.task(1);
+    task.share_readers(1, workers);
+    EXPECT_GT(task.reader_shares, 1);
+    EXPECT_EQ(attention.run(task, last, workers), attention.row_of(alone, 94)) << workers;
+  }
 }
 
 TEST_P(Attention, NeverLetsWhatLiesBehindATokenIn) {

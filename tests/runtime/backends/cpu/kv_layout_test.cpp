@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <random>
 #include <vector>
+
+#include "runtime/backends/cpu/isa.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -53,27 +57,49 @@ TEST(CacheLayout, ReadsWhatWasWritten) {
   }
 }
 
+/// Element `index` of a tile, as a number of its size.
+uint32_t element_of(const std::vector<std::byte>& tile, int64_t index, size_t size) {
+  uint32_t element = 0;
+  std::memcpy(&element, tile.data() + index * static_cast<int64_t>(size), size);
+  return element;
+}
+
+/// Values, copied with the kernels of `isa`, are the first columns of the keys, and zeros beyond.
+void expect_copied_values(Isa isa, DType dtype, bool pairs, int64_t columns) {
+  constexpr int64_t kHeads = 2, kColumns = 45;
+  const OneSlot slot({.role = CacheRole::kKeys,
+                      .dtype = dtype,
+                      .pairs = pairs,
+                      .heads = kHeads,
+                      .capacity = 2 * kTileTokens,
+                      .head_dim = kColumns});
+  const size_t size = size_of(dtype);
+  std::vector<std::byte> row(static_cast<size_t>(kHeads * kColumns) * size);
+  std::minstd_rand random(7);
+  for (int64_t at = 0; at < slot.cache.capacity; ++at) {
+    for (std::byte& byte : row) byte = static_cast<std::byte>(random() >> 8);
+    slot.cache.write(0, at, 0, kHeads, row.data());
+  }
+  CacheLayout values = slot.cache;
+  values.role = CacheRole::kValues;
+  values.head_dim = columns;
+  std::vector<std::byte> tile(static_cast<size_t>(values.tile_bytes()), std::byte{0xff}), key(kColumns * size);
+  slot.cache.copy_values(kernels_for(isa), 0, /*number=*/1, /*head=*/1, values, tile.data());
+  for (int64_t token = 0; token < kTileTokens; ++token) {
+    slot.cache.read(0, kTileTokens + token, 1, key.data());
+    for (int64_t d = 0; d < values.padded_dim(); ++d) {
+      const uint32_t expected = d < columns ? element_of(key, d, size) : 0;
+      ASSERT_EQ(element_of(tile, values.element(token, d), size), expected) << columns << ": " << token << " " << d;
+    }
+  }
+}
+
 TEST(CacheLayout, CopiesColumnsOfKeysAsATileOfValues) {
-  for (const bool pairs : {false, true}) {
-    for (const int64_t columns : {1, 4, 5}) {
-      OneSlot slot({.role = CacheRole::kKeys,
-                    .dtype = DType::kBFloat16,
-                    .pairs = pairs,
-                    .heads = 2,
-                    .capacity = 100,
-                    .head_dim = 5});
-      for (int64_t at = 0; at < 100; ++at) slot.write(at);
-      CacheLayout values = slot.cache;
-      values.role = CacheRole::kValues;
-      values.head_dim = columns;
-      std::vector<uint16_t> tile(static_cast<size_t>(values.tile_bytes()) / sizeof(uint16_t), 0xffff);
-      slot.cache.copy_values(0, /*number=*/1, /*head=*/1, values, reinterpret_cast<std::byte*>(tile.data()));
-      for (int64_t token = 0; token < 100 - kTileTokens; ++token) {
-        for (int64_t d = 0; d < values.padded_dim(); ++d) {
-          const uint16_t expected = d < columns ? expected_at(kTileTokens + token, 1)[static_cast<size_t>(d)] : 0;
-          EXPECT_EQ(tile[static_cast<size_t>(values.element(token, d))], expected) << token << " " << d;
-        }
-      }
+  for (const Isa isa : available_isas()) {
+    for (const int64_t columns : {1, 4, 7, 8, 16, 27, 40, 45}) {
+      expect_copied_values(isa, DType::kFloat32, /*pairs=*/false, columns);
+      expect_copied_values(isa, DType::kBFloat16, /*pairs=*/false, columns);
+      expect_copied_values(isa, DType::kBFloat16, /*pairs=*/true, columns);
     }
   }
 }
