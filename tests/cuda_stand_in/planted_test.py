@@ -90,8 +90,8 @@ MISTAKES = (
     Mistake("keys replaced while they are read", f"{BACKEND}/kernels/attend_tiles.cu",
             "score_keys(p, chunk, memory);\n    sync_block();\n    weigh_keys(p, chunk, *memory.shared);\n"
             "    if (head + kHeadsAtOnce >= end) {  // the keys are read\n"
-            "      if (has_next) copy_tile(p, next, a.keys, memory.keys);\n",
-            "if (has_next) copy_tile(p, next, a.keys, memory.keys);\n    score_keys(p, chunk, memory);\n    sync_block();\n"
+            "      copy_keys(p, next, has_next, memory);\n",
+            "copy_keys(p, next, has_next, memory);\n    score_keys(p, chunk, memory);\n    sync_block();\n"
             "    weigh_keys(p, chunk, *memory.shared);\n    if (head + kHeadsAtOnce >= end) {\n",
             f"{BACKEND}/kernels/attend_tiles.cu", KERNELS, "*WeighsWhatEachRowSees*"),
     Mistake("values before everybody has the scores", f"{BACKEND}/kernels/attend_rows.cu",
@@ -111,6 +111,19 @@ MISTAKES = (
     Mistake("the largest score of a warp's keys for the tile's", f"{BACKEND}/kernels/attend_tiles_16.cu",
             "for (int warp = 1; warp < kWarps; ++warp) {", "for (int warp = kWarps; warp < kWarps; ++warp) {",
             f"{BACKEND}/kernels/attend_tiles_16.cu", KERNELS, "*ShareTiles*/plain"),
+    Mistake("a tile replaced while its values are read", f"{BACKEND}/kernels/attend_tiles_16.cu",
+            "if (has_unit && keys_ != values_) copy_tile", "if (has_unit) copy_tile", f"{BACKEND}/kernels/attend_tiles_16.cu",
+            KERNELS, "*ShareTiles*/latent"),
+    Mistake("a tile replaced while another warp reads its values", f"{BACKEND}/kernels/attend_rows_16.cu",
+            "tile_of_keys(1 - turn_)", "tile_of_keys(turn_)",
+            f"{BACKEND}/kernels/attend_rows_16.cu", KERNELS, "*ShareTiles*/latent"),
+    Mistake("weights of the warp's own keys alone", f"{BACKEND}/kernels/attend_rows_16.cu",
+            "maxima[row] = larger_or_nan(maxima_of(row)[0], maxima_of(row)[1]);", "maxima[row] = maxima_of(row)[own_];",
+            f"{BACKEND}/kernels/attend_rows_16.cu", KERNELS, "*ShareTiles*/latent"),
+    Mistake("columns of x of another head", f"{BACKEND}/kernels/head_products.h", "head * p.x_columns",
+            "head * own.outputs", f"{BACKEND}/kernels/product.cu", KERNELS, "*ProductHeads*"),
+    Mistake("a norm over the columns behind its own", f"{BACKEND}/kernels/heads.cu", "part.norm, own, read",
+            "part.norm, p.head_dim, read", f"{BACKEND}/kernels/heads.cu", KERNELS, "*Few.JoinHeads*"),
     Mistake("keys on the wrong lanes", f"{BACKEND}/kernels/attention_16.h",
             "keys += (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * kChunk16;",
             "keys += (lane % 8 + lane / 8 % 2 * 8) * stride + lane / 16 * kChunk16;", f"{BACKEND}/kernels/attend_rows_16.cu",

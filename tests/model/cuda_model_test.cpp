@@ -51,25 +51,10 @@ TEST_P(FamilyOnCuda, GivesHuggingFacesTokensAndLogits) {
   expect_golden(golden, answers.value().rows);
 }
 
-/// Capabilities::latent_attention is off.
-bool is_refused(const std::string& config) {
-  return checkpoint::parse_spec(config, "a test").value().latent.has_value();
-}
-
-std::vector<std::string> goldens() {
-  std::vector<std::string> names = golden_names(goldens_folder());
-  std::erase_if(names, [](const std::string& name) { return is_refused(read_golden(goldens_folder(), name).config); });
-  return names;
-}
-
-std::vector<OddModel> odd_models_that_run() {
-  std::vector<OddModel> models = odd_models();
-  std::erase_if(models, [](const OddModel& model) { return is_refused(model.config); });
-  return models;
-}
-
 INSTANTIATE_TEST_SUITE_P(Families, FamilyOnCuda,
-                         ::testing::Combine(::testing::ValuesIn(goldens()), ::testing::Values(1, 2, 3)), name_of);
+                         ::testing::Combine(::testing::ValuesIn(golden_names(goldens_folder())),
+                                            ::testing::Values(1, 2, 3)),
+                         name_of);
 
 std::vector<Row> requests() {
   const auto prompt = [](int32_t first, int tokens) {
@@ -139,7 +124,7 @@ TEST_P(InvarianceOnCuda, HoldsOverSeveralHosts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OddModels, InvarianceOnCuda,
-                         ::testing::Combine(::testing::ValuesIn(odd_models_that_run()),
+                         ::testing::Combine(::testing::ValuesIn(odd_models()),
                                             ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16)),
                          [](const auto& tested) {
                            return fmt::format("{}_{}", std::get<0>(tested.param).name,

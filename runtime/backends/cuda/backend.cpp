@@ -114,7 +114,8 @@ device::Capabilities capabilities(const StepOptions& steps) {
           .rows_of_one_slot = false,
           .bounded_attention = true,
           .invariant_sums = !steps.uses_blas,
-          .recurrences = true};
+          .recurrences = true,
+          .latent_attention = true};
 }
 
 Result<std::unique_ptr<device::Backend>> make_backend(const Options& options) {

@@ -71,14 +71,31 @@ class Planner {
     return is_alike ? std::optional(*std::prev(at)) : std::nullopt;
   }
 
-  /// The rotation and norm that make `heads`, which only nodes of this attention's launch read.
+  /// The rotation and norm that make `heads`, which only nodes of this attention's launch read; of joined heads, those
+  /// of their first columns and the rotation of the others.
   void turn_heads(ValueId heads, size_t attention) {
-    for (const Op op : {Op::kRope, Op::kRmsNorm}) {
+    const int64_t width = type_of(graph_.nodes[attention].operands[1]).shape[3];
+    const auto maker = flow_.maker(heads);
+    if (!maker || graph_.nodes[*maker].op != Op::kJoinHeads) {
+      turn_columns(heads, width, {Op::kRope, Op::kRmsNorm}, attention);
+      return;
+    }
+    const Node& join = graph_.nodes[*maker];
+    const int64_t count = join.integer("heads");
+    if (count * width != type_of(heads).shape[1] || !is_read_in(heads, attention)) return;
+    fuse(*maker, As::kHeadsOf, attention);
+    const auto width_of = [&](size_t operand) { return type_of(join.operands[operand]).shape[1] / count; };
+    turn_columns(join.operands[0], width_of(0), {Op::kRope, Op::kRmsNorm}, attention);
+    turn_columns(join.operands[1], width_of(1), {Op::kRope}, attention);
+  }
+
+  /// The nodes among `ops`, last first, that make heads of `width` columns.
+  void turn_columns(ValueId heads, int64_t width, std::initializer_list<Op> ops, size_t attention) {
+    for (const Op op : ops) {
       const auto maker = flow_.maker(heads);
       if (!maker || graph_.nodes[*maker].op != op) continue;
       const Node& node = graph_.nodes[*maker];
       const int64_t count = node.integer_or("heads", 1);
-      const int64_t width = type_of(graph_.nodes[attention].operands[1]).shape[3];
       if (count * width != type_of(heads).shape[1] || !is_read_in(heads, attention)) return;
       fuse(*maker, As::kHeadsOf, attention);
       heads = node.operands[0];

@@ -43,6 +43,7 @@ std::vector<KernelRow> make_rows() {
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
+  rows.add<JoinHeadsParameters>("take_rows", "join_heads", sizes, kMapThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
   rows.add<ScaleRowsParameters>("map", "scale_rows", types, kMapThreads);
   rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
@@ -58,6 +59,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
   rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
+  rows.add<HeadsParameters>("heads", "prepare_heads_joined", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<AttendParameters>("attend", "attend", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", floats, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles", halves, kAttendThreads, kMostSharedBytes);
@@ -65,7 +67,10 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProductFewParameters>("product_few", "product_few", types, kMostFewThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
+  rows.add<AttendRowsParameters>("attend_rows_16", "attend_pairs", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
+  rows.add<ProductHeadsParameters>("product", "product_heads", types, kProductThreads, kProductSharedBytes);
+  rows.add<ProductHeadsParameters>("product_tiles", "product_heads_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", halves, kProductThreads, kMostTilesBytes);
   rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);

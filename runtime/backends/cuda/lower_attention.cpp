@@ -14,9 +14,13 @@ using graph::Op;
 
 /// What the tiles of rows may need of the workspace.
 constexpr int64_t kMostSplitBytes = int64_t{64} << 20;
+/// The same where keys are also values: there many query heads have wide results of few bytes of cache.
+constexpr int64_t kMostSplitBytesOfOne = int64_t{256} << 20;
 constexpr int64_t kBlocksOfMultiprocessor = 3;
-/// Tiles that one block folds; more are folded by a launch of their own, in which every query head has a block.
+/// Tiles, and columns of a group's results, that one block folds; more are folded by a launch of their own, in which
+/// every query head has a block.
 constexpr int64_t kMostFoldedTiles = 64;
+constexpr int64_t kMostFoldedColumns = 4096;
 
 int32_t integer_or_zero(const graph::Node& node, std::string_view name) {
   return static_cast<int32_t>(node.integer_or(name, 0));
@@ -100,7 +104,7 @@ void Lowering::lower_rope(const Node& node) {
   emit(typed("turn", x.dtype), parameters, y.columns > 0 ? y.rows : 0);
 }
 
-/// The heads that `node` (a turn, a norm or an append) is the last to prepare.
+/// The heads that `node` (a turn, a norm, a join or an append) is the last to prepare.
 Result<HeadsPart> Lowering::heads_part(const Node& node, size_t attention, int64_t head_dim) {
   HeadsPart part{};
   ValueId x = node.op == Op::kKvAppend ? node.operands[0] : *node.result;
@@ -111,20 +115,33 @@ Result<HeadsPart> Lowering::heads_part(const Node& node, size_t attention, int64
     part.y = result(node).data();
     part.y_stride = result(node).stride;
   }
-  for (auto maker = flow_.maker(x);
-       maker && fusion_.nodes[*maker] == Fused{Fused::As::kHeadsOf, static_cast<int32_t>(attention)};
-       maker = flow_.maker(x)) {
-    const Node& made = graph_.nodes[*maker];
-    if (made.op == Op::kRope) {
-      part.turn = turn_of(made);
-    } else {
-      part.norm = norm_of(made);
+  const auto made_by = [&](ValueId heads) -> const Node* {  // if the launch computes that node
+    const auto maker = flow_.maker(heads);
+    const bool is_part = maker && fusion_.nodes[*maker] == Fused{Fused::As::kHeadsOf, static_cast<int32_t>(attention)};
+    return is_part ? &graph_.nodes[*maker] : nullptr;
+  };
+  if (const Node* join = made_by(x); join != nullptr && join->op == Op::kJoinHeads) {
+    ValueId rest = join->operands[1];
+    if (const Node* rope = made_by(rest); rope != nullptr) {
+      part.rest.turn = turn_of(*rope);
+      rest = rope->operands[0];
     }
-    x = made.operands[0];
+    part.rest.x = tensor(rest).data();
+    part.rest.x_stride = tensor(rest).stride;
+    part.rest.columns = tensor(rest).columns / join->integer("heads");
+    x = join->operands[0];
+  }
+  for (const Node* made = made_by(x); made != nullptr; made = made_by(x)) {
+    if (made->op == Op::kRope) {
+      part.turn = turn_of(*made);
+    } else {
+      part.norm = norm_of(*made);
+    }
+    x = made->operands[0];
   }
   part.x = tensor(x).data();
   part.x_stride = tensor(x).stride;
-  part.heads = static_cast<int32_t>(tensor(x).columns / head_dim);
+  part.heads = static_cast<int32_t>(tensor(x).columns / (head_dim - part.rest.columns));
   return part;
 }
 
@@ -149,7 +166,10 @@ Result<void> Lowering::prepare_heads(const Node& attention, const CacheLayout& c
   parameters.rows = rows_of(y);
   parameters.head_dim = static_cast<int32_t>(cache.head_dim);
   const int threads = std::min(kHeadsThreads, static_cast<int>((cache.head_dim + 31) / 32 * 32));
-  emit(typed("prepare_heads", cache.dtype), parameters, y.rows * parameters.heads_of_row, {.threads = threads});
+  const bool has_rest =
+      std::ranges::any_of(parameters.parts, [](const HeadsPart& part) { return part.rest.columns > 0; });
+  emit(typed(has_rest ? "prepare_heads_joined" : "prepare_heads", cache.dtype), parameters,
+       y.rows * parameters.heads_of_row, {.threads = threads});
   return ok();
 }
 
@@ -179,8 +199,10 @@ Result<void> Lowering::lower_attention(const Node& node) {
   const bool is_alike = keys->tile_stride == values->tile_stride && keys->slot_stride == values->slot_stride &&
                         keys->held.is_ring == values->held.is_ring && keys->held.pinned == values->held.pinned;
   if (!is_alike) return unsupported("found keys and values in caches of unlike form, expected equal ones");
-  if (keys->head_dim > kMostHeadDim) {
-    return unsupported(fmt::format("found heads of {} columns, expected at most {}", keys->head_dim, kMostHeadDim));
+  const int64_t value_columns = node.integer_or("value_columns", values->head_dim);
+  if (keys->head_dim > kMostHeadDim || value_columns > kMostValueColumns) {
+    return unsupported(fmt::format("found heads of {} columns and values of {}, expected at most {} and {}",
+                                   keys->head_dim, value_columns, kMostHeadDim, kMostValueColumns));
   }
   LOCKSTEP_TRY_VOID(prepare_heads(node, *keys));
   const Tensor& q = operand(node, 0);
@@ -215,6 +237,7 @@ Result<void> Lowering::lower_attention(const Node& node) {
                                     .rows = rows_of(y),
                                     .heads = static_cast<int32_t>(head_map.size()),
                                     .head_dim = static_cast<int32_t>(keys->head_dim),
+                                    .value_columns = static_cast<int32_t>(value_columns),
                                     .window = integer_or_zero(node, "window"),
                                     .is_chunked = integer_or_zero(node, "chunked"),
                                     .pinned = pinned,
@@ -236,28 +259,41 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
   for (const int64_t head : head_map) widest = std::max<int64_t>(widest, std::ranges::count(head_map, head));
   const int64_t at_once = std::min<int64_t>(widest, is_16 ? kRows16Heads : kRowsHeads);
   const std::vector<int32_t> heads = chunks_of_heads(head_map, at_once);
-  const int64_t chunks = std::ssize(heads) / at_once, parts = (cache.head_dim + kRowsHeadDim - 1) / kRowsHeadDim;
-  const auto bytes = [&](int threads) {
-    return is_16 ? attend_rows_16_bytes(threads, cache.head_dim, query_sets(attend))
-                 : attend_rows_bytes(cache.head_dim);
+  const int64_t chunks = std::ssize(heads) / at_once;
+  const auto emit_rows = [&](const char* kernel, int threads, int64_t queries, int64_t parts, int64_t shared) {
+    const int64_t rows = queries / at_once;
+    const AttendRowsParameters parameters{.attend = attend,
+                                          .heads = table(std::span<const int32_t>(heads)),
+                                          .chunks = static_cast<int32_t>(chunks),
+                                          .heads_at_once = static_cast<int32_t>(at_once),
+                                          .rows_of_block = static_cast<int32_t>(rows),
+                                          .parts = static_cast<int32_t>(parts),
+                                          .shared_bytes = static_cast<int32_t>(shared)};
+    emit(typed(kernel, cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks * parts,
+         {.threads = threads, .shared_bytes = shared});
   };
-  const auto rows_of = [&](int threads) { return (is_16 ? rows_16_queries(threads) : kRowsQueries) / at_once; };
-  const auto blocks = [&](int threads) {
-    return (attend.rows.rows + rows_of(threads) - 1) / rows_of(threads) * chunks * parts;
+  const auto blocks = [&](int64_t queries) {  // of a part
+    return (attend.rows.rows + queries / at_once - 1) / (queries / at_once) * chunks;
   };
-  int threads = is_16 ? kRows16Threads : kRowsThreads;
-  const bool is_too_wide = bytes(threads) > kMostTilesBytes || blocks(threads) < bases_.multiprocessors;
-  if (is_16 && is_too_wide) threads /= 2;
-  const AttendRowsParameters parameters{.attend = attend,
-                                        .heads = table(std::span<const int32_t>(heads)),
-                                        .chunks = static_cast<int32_t>(chunks),
-                                        .heads_at_once = static_cast<int32_t>(at_once),
-                                        .rows_of_block = static_cast<int32_t>(rows_of(threads)),
-                                        .parts = static_cast<int32_t>(parts),
-                                        .shared_bytes = static_cast<int32_t>(bytes(threads))};
   if (chunks == 0) return true;
-  emit(typed("attend_rows", cache.dtype), parameters, blocks(threads),
-       {.threads = threads, .shared_bytes = bytes(threads)});
+  if (!is_16) {
+    emit_rows("attend_rows", kRowsThreads, kRowsQueries, 1, attend_rows_bytes(cache.head_dim));
+    return true;
+  }
+  // Where parts give more blocks, a multiprocessor has half of a pair's work at once, and more of it in all.
+  const bool is_pair =
+      attend.keys == attend.values && attend.pinned_q == nullptr && 2 * blocks(kRowsQueries) >= bases_.multiprocessors;
+  if (is_pair) {
+    emit_rows("attend_pairs", kRows16Threads, kRowsQueries, 1, attend_pairs_bytes(cache.head_dim));
+    return true;
+  }
+  const int64_t parts = (attend.value_columns + kRowsHeadDim - 1) / kRowsHeadDim;
+  const auto bytes = [&](int threads) { return attend_rows_16_bytes(threads, cache.head_dim, query_sets(attend)); };
+  int threads = kRows16Threads;
+  const bool is_too_wide =
+      bytes(threads) > kMostTilesBytes || blocks(rows_16_queries(threads)) * parts < bases_.multiprocessors;
+  if (is_too_wide) threads /= 2;
+  emit_rows("attend_rows", threads, rows_16_queries(threads), parts, bytes(threads));
   return true;
 }
 
@@ -266,10 +302,13 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   const Tensor& y = result(node);
   const int64_t tiles = tiles_of_row(attend, cache);
   const int64_t places = y.rows * attend.heads * tiles;
-  const int64_t shared = cache.element_size() == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend))
-                                                   : attend_tiles_bytes(cache.head_dim);
-  if (y.rows > kMostSplitRows || places * cache.head_dim * 4 > kMostSplitBytes || shared > kMostSharedBytes)
-    return false;
+  const bool is_one_tile = attend.keys == attend.values;
+  const int64_t of_unit = is_one_tile ? 1 : 2;
+  const int64_t shared = cache.element_size() == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend), of_unit)
+                                                   : attend_tiles_bytes(cache.head_dim, of_unit);
+  const int64_t value_bytes = places * attend.value_columns * 4;
+  const int64_t most_bytes = is_one_tile ? kMostSplitBytesOfOne : kMostSplitBytes;
+  if (y.rows > kMostSplitRows || value_bytes > most_bytes || shared > kMostSharedBytes) return false;
   std::vector<int32_t> heads(static_cast<size_t>(attend.heads)), first_heads;
   std::iota(heads.begin(), heads.end(), 0);
   const std::vector<int64_t>& head_map = node.integers("head_map");
@@ -280,22 +319,27 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   }
   const int64_t groups = std::ssize(first_heads);
   first_heads.push_back(attend.heads);
-  const bool folds_in_place = tiles <= kMostFoldedTiles;
-  const AttendTilesParameters parameters{
-      .attend = attend,
-      .of_rows = {.maxima = reinterpret_cast<float*>(scratch(places * 4)),
-                  .sums = reinterpret_cast<float*>(scratch(places * 4)),
-                  .values = reinterpret_cast<float*>(scratch(places * cache.head_dim * 4)),
-                  .tiles = static_cast<int32_t>(tiles)},
-      .heads = table(std::span<const int32_t>(heads)),
-      .first_heads = table(std::span<const int32_t>(first_heads)),
-      .arrivals = folds_in_place ? reinterpret_cast<uint32_t*>(arrivals_) : nullptr,
-      .groups = static_cast<int32_t>(groups),
-      .shared_bytes = static_cast<int32_t>(shared)};
+  int64_t widest = 0;  // query heads of a group
+  for (size_t i = 1; i < first_heads.size(); ++i) {
+    widest = std::max<int64_t>(widest, first_heads[i] - first_heads[i - 1]);
+  }
+  const bool folds_in_place = tiles <= kMostFoldedTiles && widest * attend.value_columns <= kMostFoldedColumns;
+  const AttendTilesParameters parameters{.attend = attend,
+                                         .of_rows = {.maxima = reinterpret_cast<float*>(scratch(places * 4)),
+                                                     .sums = reinterpret_cast<float*>(scratch(places * 4)),
+                                                     .values = reinterpret_cast<float*>(scratch(value_bytes)),
+                                                     .tiles = static_cast<int32_t>(tiles)},
+                                         .heads = table(std::span<const int32_t>(heads)),
+                                         .first_heads = table(std::span<const int32_t>(first_heads)),
+                                         .arrivals = folds_in_place ? reinterpret_cast<uint32_t*>(arrivals_) : nullptr,
+                                         .groups = static_cast<int32_t>(groups),
+                                         .shared_bytes = static_cast<int32_t>(shared)};
   const int64_t held = std::clamp<int64_t>(kMultiprocessorSharedBytes / (shared + 1024), 1, kBlocksOfMultiprocessor);
   emit(typed("attend_tiles", y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held),
        {.shared_bytes = shared});
-  if (!folds_in_place) emit(typed("attend_fold", y.dtype), parameters, y.rows * attend.heads);
+  if (!folds_in_place) {
+    emit(typed("attend_fold", y.dtype), parameters, y.rows * attend.heads * fold_parts(attend.value_columns));
+  }
   return true;
 }
 

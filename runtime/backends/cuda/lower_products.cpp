@@ -21,6 +21,25 @@ const void* bias_of(const graph::Node& node, const Tensor* bias) {
 
 }  // namespace
 
+/// A product without a bias.
+ProductParameters Lowering::product_of(uint64_t weights, const FragmentPacking& matrix, const Tensor& x,
+                                       const Tensor& y, std::span<const SumPart> parts) {
+  return {.weights = reinterpret_cast<const void*>(weights),
+          .x = x.data(),
+          .bias = nullptr,
+          .y = y.data(),
+          .parts = table(parts),
+          .x_stride = x.stride,
+          .y_stride = y.stride,
+          .y_plane = y.plane,
+          .rows = rows_of(x),
+          .outputs = static_cast<int32_t>(matrix.outputs),
+          .k_steps = static_cast<int32_t>(matrix.k_steps()),
+          .part_count = static_cast<int32_t>(parts.size()),
+          .is_float = y.dtype == DType::kFloat32,
+          .levels = 0};
+}
+
 Result<void> Lowering::lower_product(const Node& node) {
   const Packing packing = packing_of(graph_, node, 1);
   LOCKSTEP_TRY(const uint64_t weights, weight(node, 1, packing));
@@ -35,22 +54,36 @@ Result<void> Lowering::lower_product(const Node& node) {
   if (options_.uses_blas && multiply_by_library(node, parts)) return ok();
   const ProductForm form = product_form(
       {.dtype = x.dtype, .rows = x.rows, .outputs = matrix.outputs, .address = x.address, .stride = x.stride}, parts);
-  const ProductParameters parameters{.weights = reinterpret_cast<const void*>(weights),
-                                     .x = x.data(),
-                                     .bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr),
-                                     .y = y.data(),
-                                     .parts = table(std::span<const SumPart>(parts)),
-                                     .x_stride = x.stride,
-                                     .y_stride = y.stride,
-                                     .y_plane = y.plane,
-                                     .rows = rows_of(x),
-                                     .outputs = static_cast<int32_t>(matrix.outputs),
-                                     .k_steps = static_cast<int32_t>(matrix.k_steps()),
-                                     .part_count = static_cast<int32_t>(parts.size()),
-                                     .is_float = y.dtype == DType::kFloat32,
-                                     .levels = form.levels};
+  ProductParameters parameters = product_of(weights, matrix, x, y, parts);
+  parameters.bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr);
+  parameters.levels = form.levels;
   if (x.rows == 0 || parts.empty() || matrix.outputs == 0) return ok();
   emit(typed(form.kernel, x.dtype), parameters, form.blocks, {.shared_bytes = form.shared_bytes});
+  return ok();
+}
+
+Result<void> Lowering::lower_head_linear(const Node& node) {
+  const Packing packing = packing_of(graph_, node, 1);
+  LOCKSTEP_TRY(const uint64_t weights, weight(node, 1, packing));
+  const auto& heads = std::get<StackedPacking>(packing);
+  const FragmentPacking& matrix = heads.matrix;
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const std::vector<SumPart> parts = plain_parts(matrix.columns);
+  const ProductForm form = product_form({.dtype = x.dtype,
+                                         .rows = x.rows,
+                                         .outputs = matrix.outputs,
+                                         .address = x.address,
+                                         .stride = x.stride,
+                                         .head_columns = matrix.columns},
+                                        parts);
+  ProductHeadsParameters parameters{.first = product_of(weights, matrix, x, y, parts),
+                                    .x_columns = matrix.columns,
+                                    .weights = matrix.bytes() / x.element_size(),
+                                    .blocks = form.blocks};
+  parameters.first.levels = form.levels;
+  emit(typed(form.kernel, x.dtype), parameters, x.rows > 0 ? heads.parts * form.blocks : 0,
+       {.shared_bytes = form.shared_bytes});
   return ok();
 }
 

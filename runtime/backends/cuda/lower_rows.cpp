@@ -105,6 +105,24 @@ void Lowering::lower_join(const Node& node) {
   }
 }
 
+void Lowering::lower_join_heads(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& z = operand(node, 1);
+  const Tensor& y = result(node);
+  const int64_t heads = node.integer("heads");
+  const JoinHeadsParameters parameters{.x = x.data(),
+                                       .z = z.data(),
+                                       .y = y.data(),
+                                       .x_stride = x.stride,
+                                       .z_stride = z.stride,
+                                       .y_stride = y.stride,
+                                       .rows = rows_of(y),
+                                       .columns = static_cast<int32_t>(y.columns),
+                                       .of_x = static_cast<int32_t>(x.columns / heads),
+                                       .of_z = static_cast<int32_t>(z.columns / heads)};
+  emit(sized("join_heads", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
+}
+
 void Lowering::lower_map(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);

@@ -307,12 +307,14 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kLinearBlocks:
       if (node.has("int8")) return lower_product_int8(node);
       return has_few_rows(graph_, node, 1) ? lower_few(node) : lower_product(node);
+    case Op::kHeadLinear: return lower_head_linear(node);
     case Op::kMoeExperts: return lower_experts(node);
     case Op::kMoeRoute: lower_route(node); break;
     case Op::kLookup:
     case Op::kSelectRows: lower_rows(node); break;
     case Op::kColumns: lower_columns(node); break;
     case Op::kJoinPartials: lower_join(node); break;
+    case Op::kJoinHeads: lower_join_heads(node); break;
     case Op::kAdd:
     case Op::kMultiply:
     case Op::kScale:

@@ -81,6 +81,8 @@ class Lowering {
 
   Result<void> lower(const Node& node);
   Result<void> lower_embedding(const Node& node);
+  ProductParameters product_of(uint64_t weights, const FragmentPacking& matrix, const Tensor& x, const Tensor& y,
+                               std::span<const SumPart> parts);
   Result<void> lower_product(const Node& node);
   bool multiply_by_library(const Node& node, const std::vector<SumPart>& parts);
   Result<void> lower_few(const Node& node);
@@ -88,11 +90,13 @@ class Lowering {
   Result<void> set_gate(const Node& node, ProductFewParameters& parameters);
   void set_finishes(const Node& node, ProductFewParameters& parameters) const;
   Result<void> lower_product_int8(const Node& node);
+  Result<void> lower_head_linear(const Node& node);
   Result<void> lower_experts(const Node& node);
   void lower_route(const Node& node);
   void lower_rows(const Node& node);
   void lower_columns(const Node& node);
   void lower_join(const Node& node);
+  void lower_join_heads(const Node& node);
   void lower_map(const Node& node);
   void lower_scale_rows(const Node& node);
   void lower_rms_norm(const Node& node);

@@ -196,6 +196,10 @@ Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t op
     }
     return StackedPacking{fragments(type.dtype, shape[0], shape[1], leaf)};
   }
+  if (node.op == Op::kHeadLinear && operand == 1) {
+    const int64_t heads = node.integer("heads");
+    return StackedPacking{fragments(type.dtype, shape[0] / heads, shape[1], shape[1]), heads};
+  }
   if (node.op == Op::kMoeExperts && operand >= 2 && operand <= 4) {
     const int64_t experts = node.integer("experts");
     const bool has_blocks = operand == 4 && node.text("leaf") == "columns";

@@ -172,7 +172,7 @@ TEST_P(LatentAttention, TakesTheFirstColumnsOfTheKeysAsValues) {
   const std::vector<int32_t> lengths = {33, 1, 65};
   const Rows next{{0, -1, 2}, {33, 0, 65}};
   for (const auto& [query_heads, dim, value_columns] :
-       {std::tuple{1, 5, 4}, {3, 24, 20}, {5, 32, 32}, {7, 31, 17}, {20, 40, 32}}) {
+       {std::tuple{1, 5, 4}, {3, 24, 20}, {5, 32, 32}, {7, 31, 17}, {20, 40, 32}, {3, 576, 512}}) {
     for (const int64_t window : {0, 20}) {
       SCOPED_TRACE(testing::Message() << query_heads << " heads of " << dim << ", " << value_columns
                                       << " columns of values, window " << window);

@@ -10,7 +10,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kWarps = kAttendThreads / kWarpLanes;
-constexpr int kColumns = kMostHeadDim / kAttendThreads;  // of the result, for each thread
+constexpr int kColumns = kMostValueColumns / kAttendThreads;  // of the result, for each thread
 
 struct AttendShared {
   float scores[kTileTokens];
@@ -79,7 +79,7 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
     const int i = column * kAttendThreads + thread_index();
-    if (i >= p.head_dim) break;
+    if (i >= p.value_columns) break;
     float value = 0.0f;
     if (is_whole(p, query.seen, tile)) {  // the same sums, with the loads side by side
       constexpr int kLoads = 16;
@@ -118,17 +118,17 @@ LOCKSTEP_DEVICE void fold(const AttendParameters& p, const Softmax& tile, Softma
   all.sum = folded_sum(all.sum, tile.sum, factors);
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
-    if (column * kAttendThreads + thread_index() >= p.head_dim) break;
+    if (column * kAttendThreads + thread_index() >= p.value_columns) break;
     all.values[column] = folded_value(all.values[column], tile.values[column], factors);
   }
 }
 
 LOCKSTEP_DEVICE void end(const AttendParameters& p, const Query& query, const Softmax& all) {
-  float* y = static_cast<float*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.head_dim;
+  float* y = static_cast<float*>(p.y) + query.row * p.y_stride + static_cast<int64_t>(query.head) * p.value_columns;
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
     const int i = column * kAttendThreads + thread_index();
-    if (i < p.head_dim) y[i] = divide(all.values[column], all.sum);
+    if (i < p.value_columns) y[i] = divide(all.values[column], all.sum);
   }
 }
 
@@ -138,8 +138,8 @@ LOCKSTEP_DEVICE bool find_query(const AttendParameters& p, Query& query) {
   const int head = block_index() % p.heads;
   if (row >= used(p.rows)) return false;
   if (p.slot[row] < 0) {  // the same on all threads
-    float* y = static_cast<float*>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * p.head_dim;
-    for (int i = thread_index(); i < p.head_dim; i += kAttendThreads) y[i] = 0.0f;
+    float* y = static_cast<float*>(p.y) + row * p.y_stride + static_cast<int64_t>(head) * p.value_columns;
+    for (int i = thread_index(); i < p.value_columns; i += kAttendThreads) y[i] = 0.0f;
     return false;
   }
   query = {row, head, seen_by(p, row)};

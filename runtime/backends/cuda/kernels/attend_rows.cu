@@ -295,7 +295,7 @@ class Block {
   /// The weighted values of the warp's queries at four columns of each lane, folded into those of the tiles before.
   LOCKSTEP_DEVICE void add_values(uint32_t active) {
     const int column = lane_ * kWords;
-    if (column >= a_.head_dim) return;
+    if (column >= a_.value_columns) return;
     constexpr uint32_t kAll = (1u << kOwn) - 1u;
     float of_tile[kOwn][kWords] = {};
     LOCKSTEP_NO_UNROLL
@@ -339,16 +339,17 @@ class Block {
   LOCKSTEP_DEVICE void write() {
     sync_warp();  // the sums
     const int column = lane_ * kWords;
-    if (column >= a_.head_dim) return;
+    if (column >= a_.value_columns) return;
     LOCKSTEP_UNROLL
     for (int own = 0; own < kOwn; ++own) {
       const int row = row_of(first_own_ + own);
       const int head = head_of(first_own_ + own);
       if (head < 0 || row >= end_row_) continue;
-      float* y = static_cast<float*>(a_.y) + row * a_.y_stride + static_cast<int64_t>(head) * a_.head_dim + column;
+      float* y = static_cast<float*>(a_.y) + row * a_.y_stride + static_cast<int64_t>(head) * a_.value_columns + column;
       const bool is_padding = a_.slot[row] < 0;
       LOCKSTEP_UNROLL
       for (int k = 0; k < kWords; ++k) {
+        if (column + k >= a_.value_columns) break;
         y[k] = is_padding ? 0.0f : divide(values_[own][k], shared_.sums[first_own_ + own]);
       }
     }

@@ -6,26 +6,18 @@
 //   warp    │ scores, weights │ values, folded into those of the tiles before │ scores, …
 //
 // Scores, weights and a tile's values stay in registers. Of heads with more than 128 columns a block gives 128 columns
-// of the result; blocks of the other columns make the same scores.
+// of the result; blocks of the other columns make the same scores. Where values are columns of the keys (attend_pairs),
+// two warps share 16 queries instead: each makes the scores of half of the keys, and the values of half of the columns.
+//
+//   keys    │ tile n + 1 ──────────────────────────────────────────────────►
+//   warps   │ scores of tile n ─ maxima ─ weights in shared memory ─ values
 #include "runtime/backends/cuda/kernels/attention_16.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kSquares = kRowsHeadDim / kStepColumns;  // of the result, at most
-constexpr int kAtOnce = 2;                             // of them: four chains side by side
 constexpr int kKeySquares = kTileTokens / kStepColumns;
-static_assert(kSquares % kAtOnce == 0);
-
-/// Tiles that some row of a slot needs.
-struct Span {
-  int pinned;  // tiles
-  int first;   // behind those
-  int last;
-
-  LOCKSTEP_DEVICE int begin() const { return pinned > 0 ? 0 : first; }
-  LOCKSTEP_DEVICE int after(int tile) const { return tile + 1 < pinned || tile >= first ? tile + 1 : first; }
-};
+constexpr int kWeightChunks = kTileTokens / kChunk16;  // of 16 bytes, of a query's weights in shared memory
 
 /// The weights of a tile, and how it joins those before.
 struct TileWeights {
@@ -35,26 +27,35 @@ struct TileWeights {
   bool sees_all;  // all of the warp's queries see all of it
 };
 
-template <typename Rows>
+/// `kWarps` have 16 queries together.
+template <typename Rows, int kWarps>
 class Block {
+  static constexpr bool kIsPair = kWarps == 2;
+  static constexpr int kOwnKeys = kKeySquares / kWarps;
+  /// Of the result, at most.
+  static constexpr int kSquares = (kIsPair ? kMostValueColumns / kWarps : kRowsHeadDim) / kStepColumns;
+  static constexpr int kAtOnce = 2;  // of them: four chains side by side
+  static_assert(kSquares % kAtOnce == 0);
+
  public:
   LOCKSTEP_DEVICE explicit Block(const AttendRowsParameters& p)
       : p_(p),
         a_(p.attend),
         steps_((a_.head_dim + kStepColumns - 1) / kStepColumns),
         stride_(steps_ * kStepColumns + kPadding16),
-        first_column_(block_index() % p.parts * kRowsHeadDim),
-        columns_(a_.head_dim - first_column_ < kRowsHeadDim ? a_.head_dim - first_column_ : kRowsHeadDim),
+        own_(kIsPair ? thread_index() / kWarpLanes % kWarps : 0),
+        first_column_(kIsPair ? own_ * columns_of_warp() : block_index() % p.parts * kRowsHeadDim),
+        columns_(columns_from(first_column_)),
         squares_((columns_ + kStepColumns - 1) / kStepColumns),
-        values_stride_(squares_ * kStepColumns + kPadding16),
+        values_stride_(kIsPair ? stride_ : squares_ * kStepColumns + kPadding16),
         heads_(p.heads + block_index() / p.parts % p.chunks * p.heads_at_once),
-        first_query_(thread_index() / kWarpLanes * kQueriesOfTile),
+        first_query_(thread_index() / kWarpLanes / kWarps * kQueriesOfTile),
         queries_(&shared_memory_of<uint16_t>(p.shared_bytes)),
         pinned_queries_(queries_ + queries_of_block() * stride_),
         keys_(queries_ + (a_.pinned_q == nullptr ? 1 : 2) * queries_of_block() * stride_),
         values_(keys_ + kTileTokens * stride_),
-        key_copies_(a_.head_dim, a_.head_dim % kChunk16 == 0),
-        value_copies_(columns_, a_.head_dim % kChunk16 == 0) {
+        key_copies_(copies_of(a_.head_dim)),
+        value_copies_(copies_of(kIsPair ? a_.head_dim : columns_)) {
     // The rows with the most to see come first.
     const int blocks = (a_.rows.rows + p.rows_of_block - 1) / p.rows_of_block;
     first_row_ = (blocks - 1 - block_index() / p.parts / p.chunks) * p.rows_of_block;
@@ -85,7 +86,18 @@ class Block {
   }
 
  private:
-  LOCKSTEP_DEVICE static int queries_of_block() { return thread_count() / kWarpLanes * kQueriesOfTile; }
+  LOCKSTEP_DEVICE static int queries_of_block() { return thread_count() / kWarpLanes / kWarps * kQueriesOfTile; }
+  /// The columns of the result that a warp of a pair has: whole squares.
+  LOCKSTEP_DEVICE int columns_of_warp() const {
+    const int squares = (a_.value_columns + kStepColumns - 1) / kStepColumns;
+    return (squares + kWarps - 1) / kWarps * kStepColumns;
+  }
+  /// The columns of the result that a block or a warp has from `first` on.
+  LOCKSTEP_DEVICE int columns_from(int first) const {
+    const int left = a_.value_columns > first ? a_.value_columns - first : 0;
+    const int most = kIsPair ? columns_of_warp() : kRowsHeadDim;
+    return left < most ? left : most;
+  }
   LOCKSTEP_DEVICE int row_of(int query) const { return first_row_ + query / p_.heads_at_once; }
   /// −1: there is none.
   LOCKSTEP_DEVICE int head_of(int query) const {
@@ -115,9 +127,16 @@ class Block {
             static_cast<int>(warp_maximum(last))};
   }
 
-  /// Starts the copy of a tile's keys.
+  /// Where a pair's tiles of keys lie, in turn; all of others lie in one place.
+  LOCKSTEP_DEVICE uint16_t* tile_of_keys(int turn) const {
+    return kIsPair ? queries_ + (kRowsQueries + turn * kTileTokens) * stride_ : keys_;
+  }
+
+  LOCKSTEP_DEVICE RowCopies copies_of(int columns) const { return {columns, a_.head_dim % kChunk16 == 0}; }
+  /// Starts the copy of a tile's keys; of a pair, into the place of those before.
   LOCKSTEP_DEVICE void copy_keys(int slot, int tile, int tokens) {
-    copy_tile(key_copies_, keys_, static_cast<const uint16_t*>(a_.keys), slot, tile, tokens);
+    copy_tile(kIsPair ? copies_of(a_.head_dim) : key_copies_, tile_of_keys(1 - turn_),
+              static_cast<const uint16_t*>(a_.keys), slot, tile, tokens);
   }
   LOCKSTEP_DEVICE void copy_values(int slot, int tile, int tokens) {
     copy_tile(value_copies_, values_, static_cast<const uint16_t*>(a_.values) + first_column_, slot, tile, tokens);
@@ -135,7 +154,6 @@ class Block {
     const int slot = a_.slot[begin];
     Span span = span_of(begin, end);
     const int tokens = span.last + 1;
-    span.last /= kTileTokens;
     LaneQuery own[2];
     LOCKSTEP_UNROLL
     for (int row = 0; row < 2; ++row) {
@@ -146,16 +164,23 @@ class Block {
     }
     int tile = span.begin();
     copy_keys(slot, tile, tokens - tile * kTileTokens);
-    while (tile <= span.last) {
+    while (tile * kTileTokens < tokens) {
       const int next = span.after(tile);
       wait_copies<0>();
       sync_block();  // the keys are there, and all warps are done with the last values
-      copy_values(slot, tile, tokens - tile * kTileTokens);
       TileWeights weights;
-      const bool is_needed = weigh_tile(own, tile, weights);
-      wait_copies<0>();
-      sync_block();  // the values are there, and all warps are done with the keys
-      if (next <= span.last) copy_keys(slot, next, tokens - next * kTileTokens);
+      bool is_needed = false;
+      if constexpr (kIsPair) {
+        turn_ = 1 - turn_;
+        if (next * kTileTokens < tokens) copy_keys(slot, next, tokens - next * kTileTokens);
+        is_needed = weigh_tile_in_pair(own, tile, weights);
+      } else {
+        copy_values(slot, tile, tokens - tile * kTileTokens);
+        is_needed = weigh_tile(own, tile, weights);
+        wait_copies<0>();
+        sync_block();  // the values are there, and all warps are done with the keys
+        if (next * kTileTokens < tokens) copy_keys(slot, next, tokens - next * kTileTokens);
+      }
       if (is_needed) add_values(tile, begin, end, weights);
       tile = next;
     }
@@ -167,31 +192,96 @@ class Block {
            (first + kTileTokens > query.seen.first || first < a_.pinned);
   }
 
-  /// The softmax of the warp's queries over a tile; false: none of them needs it.
-  LOCKSTEP_DEVICE bool weigh_tile(const LaneQuery (&own)[2], int tile, TileWeights& weights) {
+  /// The scores of the warp's queries with its keys of a tile; false: none of the queries needs it.
+  LOCKSTEP_DEVICE bool score_tile(const LaneQuery (&own)[2], int tile, TileWeights& weights,
+                                  Square (&scores)[kOwnKeys]) const {
     LOCKSTEP_UNROLL
     for (int row = 0; row < 2; ++row) weights.folds[row] = needs(own[row], tile);
     if (!any_of_warp(weights.folds[0] || weights.folds[1])) return false;
     const auto sees_all = [&](const LaneQuery& query) { return query.is_active && is_whole(a_, query.seen, tile); };
     weights.sees_all = !any_of_warp(!sees_all(own[0]) || !sees_all(own[1]));
-    Square scores[kKeySquares];
+    const int first_key = own_ * kOwnKeys * kQueriesOfTile;
     const uint16_t* queries = queries_ + first_query_ * stride_;
-    multiply_keys<Rows>(queries, keys_, stride_, steps_, scores);
-    if (a_.pinned_q != nullptr && tile * kTileTokens < a_.pinned) {
+    multiply_keys<Rows>(queries, tile_of_keys(turn_) + first_key * stride_, stride_, steps_, scores);
+    if (!kIsPair && a_.pinned_q != nullptr && tile * kTileTokens < a_.pinned) {
       LOCKSTEP_UNROLL
-      for (int square = 0; square < kKeySquares; ++square) {
+      for (int square = 0; square < kOwnKeys; ++square) {
         Square pinned[1];
         multiply_keys<Rows>(pinned_queries_ + first_query_ * stride_, keys_ + square * 16 * stride_, stride_, steps_,
                             pinned);
         take_pinned(a_, tile * kTileTokens + square * 16, pinned[0], scores[square]);
       }
     }
-    finish_scores<Rows>(a_, own, tile * kTileTokens, weights.sees_all, scores);
-    float maxima[2], sums[2];
+    finish_scores<Rows>(a_, own, tile * kTileTokens + first_key, weights.sees_all, scores);
+    return true;
+  }
+
+  /// The softmax of the warp's queries over a tile; false: none of them needs it.
+  LOCKSTEP_DEVICE bool weigh_tile(const LaneQuery (&own)[2], int tile, TileWeights& weights) {
+    Square scores[kOwnKeys];
+    if (!score_tile(own, tile, weights, scores)) return false;
+    float maxima[2];
     own_maxima(scores, maxima);
     meet_lanes(maxima);
     LOCKSTEP_UNROLL
     for (int step = 0; step < kTokenSteps; ++step) weigh<Rows>(scores[step], maxima, weights.at[step]);
+    fold_tile(maxima, weights);
+    return true;
+  }
+
+  /// The same by the warps of a pair, which meet with all others. The largest scores of their keys lie behind the
+  /// queries' columns.
+  LOCKSTEP_DEVICE bool weigh_tile_in_pair(const LaneQuery (&own)[2], int tile, TileWeights& weights) {
+    Square scores[kOwnKeys];
+    const bool is_needed = score_tile(own, tile, weights, scores);
+    const auto maxima_of = [&](int row) {
+      const int query = first_query_ + query_of_lane(row);
+      return reinterpret_cast<float*>(queries_ + query * stride_ + steps_ * kStepColumns);
+    };
+    float maxima[2];
+    if (is_needed) {
+      own_maxima(scores, maxima);
+      meet_lanes(maxima);
+      LOCKSTEP_UNROLL
+      for (int row = 0; row < 2; ++row) {
+        if (thread_index() % 4 == 0) maxima_of(row)[own_] = maxima[row];
+      }
+    }
+    sync_block();
+    if (is_needed) {
+      LOCKSTEP_UNROLL
+      for (int row = 0; row < 2; ++row) maxima[row] = larger_or_nan(maxima_of(row)[0], maxima_of(row)[1]);
+      LOCKSTEP_UNROLL
+      for (int square = 0; square < kOwnKeys; ++square) {
+        uint32_t own_weights[4];
+        weigh<Rows>(scores[square], maxima, own_weights);
+        LOCKSTEP_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          uint16_t* chunk = weights_of(first_query_ + query_of_lane(i % 2), (own_ * kOwnKeys + square) * 2 + i / 2);
+          *reinterpret_cast<uint32_t*>(chunk + thread_index() % 4 * 2) = own_weights[i];
+        }
+      }
+    }
+    sync_block();
+    if (!is_needed) return false;
+    const int lane = thread_index() % kWarpLanes;
+    LOCKSTEP_UNROLL
+    for (int step = 0; step < kTokenSteps; ++step) {
+      load_matrices(weights.at[step], weights_of(first_query_ + lane % 16, step * 2 + lane / 16));
+    }
+    fold_tile(maxima, weights);
+    return true;
+  }
+
+  /// Eight weights of a query; those of eight queries lie in unlike banks.
+  LOCKSTEP_DEVICE uint16_t* weights_of(int query, int chunk) const {
+    uint16_t* weights = tile_of_keys(2);  // behind both
+    return weights + (query * kWeightChunks + (chunk ^ query % kWeightChunks)) * kChunk16;
+  }
+
+  /// How a tile joins those before.
+  LOCKSTEP_DEVICE void fold_tile(const float (&maxima)[2], TileWeights& weights) {
+    float sums[2];
     sum_weights<Rows>(weights.at, sums);
     LOCKSTEP_UNROLL
     for (int row = 0; row < 2; ++row) {
@@ -200,13 +290,17 @@ class Block {
       sums_[row] = folded_sum(sums_[row], sums[row], weights.factors[row]);
       maxima_[row] = larger(maxima_[row], maxima[row]);
     }
-    return true;
+  }
+
+  /// The values of a tile: of a pair, columns of its keys.
+  LOCKSTEP_DEVICE const uint16_t* tile_values() const {
+    return kIsPair ? tile_of_keys(turn_) + first_column_ : values_;
   }
 
   /// The tile's weighted values, folded into those of the tiles before. Values that some of the queries do not see and
   /// that are not finite are taken out for each query apart.
   LOCKSTEP_DEVICE void add_values(int tile, int begin, int end, const TileWeights& weights) {
-    if (weights.sees_all || !holds_infinity<Rows>(values_, values_stride_, squares_)) {
+    if (weights.sees_all || !holds_infinity<Rows>(tile_values(), values_stride_, squares_)) {
       add_squares(
           weights, [](int) { return true; }, AllTokens{});
       return;
@@ -217,8 +311,11 @@ class Block {
       if (row < begin || row >= end) continue;  // the same on all lanes
       const SeenBy seen = seen_by(a_, row);
       add_squares(
-          weights, [&](int own) { return query_of_lane(own) == query; },
-          [&](int token) { return is_seen(a_, seen, tile * kTileTokens + token); });
+          weights, [query](int own) { return query_of_lane(own) == query; },
+          [this, position = seen.position - tile * kTileTokens, first = seen.first - tile * kTileTokens,
+           pinned = a_.pinned - tile * kTileTokens](int token) {
+            return token <= position && (token >= first || token < pinned);
+          });
     }
   }
 
@@ -229,7 +326,7 @@ class Block {
     for (int first = 0; first < kSquares; first += kAtOnce) {
       if (first >= squares_) break;
       Square of_tile[kAtOnce];
-      multiply_values<Rows>(weights.at, values_ + first * kStepColumns, values_stride_, squares_ - first, of_tile,
+      multiply_values<Rows>(weights.at, tile_values() + first * kStepColumns, values_stride_, squares_ - first, of_tile,
                             sees);
       LOCKSTEP_UNROLL
       for (int i = 0; i < 8 * kAtOnce; ++i) {
@@ -253,7 +350,7 @@ class Block {
       if (head < 0 || column >= columns_) continue;
       const float value = a_.slot[row_of(query)] < 0 ? 0.0f : divide(all_[i / 8].of[i / 4 % 2][i % 4], sums_[row]);
       static_cast<uint16_t*>(
-          a_.y)[row_of(query) * a_.y_stride + static_cast<int64_t>(head) * a_.head_dim + first_column_ + column] =
+          a_.y)[row_of(query) * a_.y_stride + static_cast<int64_t>(head) * a_.value_columns + first_column_ + column] =
           Rows::write(value);
     }
   }
@@ -262,7 +359,8 @@ class Block {
   const AttendParameters& a_;
   const int steps_;         // of a head's columns
   const int stride_;        // of queries and keys in shared memory
-  const int first_column_;  // of the block's part
+  const int own_;           // of the warps of a pair
+  const int first_column_;  // of the block's part, or of the warp's
   const int columns_;
   const int squares_;
   const int values_stride_;
@@ -271,25 +369,28 @@ class Block {
   uint16_t* const queries_;
   uint16_t* const pinned_queries_;
   uint16_t* const keys_;
-  uint16_t* const values_;
+  uint16_t* const values_;  // of a pair, another tile of keys
   const RowCopies key_copies_;
   const RowCopies value_copies_;
   int first_row_;
   int end_row_;
+  int turn_ = 0;     // of a pair's tiles
   float maxima_[2];  // of the lane's rows, over the tiles so far
   float sums_[2];
   Square all_[kSquares];
 };
 
-template <typename Rows>
+template <typename Rows, int kWarps>
 LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
   follow_previous();
-  Block<Rows>(p).run();
+  Block<Rows, kWarps>(p).run();
 }
 
 }  // namespace
 
-LOCKSTEP_KERNEL_HELD(attend_rows_bf16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<Bf16Rows>(p); }
-LOCKSTEP_KERNEL_HELD(attend_rows_f16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<F16Rows>(p); }
+LOCKSTEP_KERNEL_HELD(attend_rows_bf16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<Bf16Rows, 1>(p); }
+LOCKSTEP_KERNEL_HELD(attend_rows_f16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<F16Rows, 1>(p); }
+LOCKSTEP_KERNEL_HELD(attend_pairs_bf16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<Bf16Rows, 2>(p); }
+LOCKSTEP_KERNEL_HELD(attend_pairs_f16, AttendRowsParameters, kRows16Threads, 1) { attend_rows<F16Rows, 2>(p); }
 
 }  // namespace lockstep::cuda

@@ -5,6 +5,8 @@
 //                                  (the next unit's K as soon as the scores are there)                     │
 //   the block that brings the last tile of a row and cache head folds all of them in order ◄──────────────┘
 //
+// Values that are columns of the keys are read from the tile of keys, which stays until they are.
+//
 // The query heads of a cache head share one read of its keys and values. A score is what a warp gets that adds
 // head_dim / 32 products a lane and then meets in a butterfly; here a butterfly adds 32 scores at once, so that each
 // lane ends with one of them.
@@ -38,7 +40,8 @@ LOCKSTEP_DEVICE Memory memory_of(const AttendTilesParameters& p) {
   auto& shared = shared_memory_of<TilesShared>(p.shared_bytes);
   auto* queries = reinterpret_cast<float*>(&shared + 1);
   auto* keys = reinterpret_cast<float*>(queries + 2 * kHeadsAtOnce * p.attend.head_dim);
-  return {&shared, queries, keys, keys + kTileTokens * p.attend.head_dim};
+  float* values = p.attend.values == p.attend.keys ? keys : keys + kTileTokens * p.attend.head_dim;
+  return {&shared, queries, keys, values};
 }
 
 /// Starts the copy of what a unit reads of its tile.
@@ -47,6 +50,19 @@ LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit,
   for (int at = thread_index() * 16; at < tile.bytes; at += kAttendThreads * 16) {
     copy_async_16(reinterpret_cast<unsigned char*>(to) + at, tile.from + at);
   }
+}
+
+/// A unit's copies are two groups: keys, which may replace those of the unit before once these are read, and values.
+LOCKSTEP_DEVICE void copy_keys(const AttendTilesParameters& p, const Unit& unit, bool has_unit, const Memory& memory) {
+  if (has_unit && memory.keys != memory.values) copy_tile(p, unit, p.attend.keys, memory.keys);
+  commit_copies();
+}
+/// Keys that are also values come with them, and the group of the values is empty.
+LOCKSTEP_DEVICE void copy_values(const AttendTilesParameters& p, const Unit& unit, bool has_unit,
+                                 const Memory& memory) {
+  if (has_unit) copy_tile(p, unit, p.attend.values, memory.values);
+  commit_copies();
+  if (memory.keys == memory.values) commit_copies();
 }
 
 /// Up to four query heads of a unit.
@@ -166,10 +182,10 @@ struct alignas(4 * kOwn) Numbers {
 template <int kOwn>
 LOCKSTEP_DEVICE void sum_values(const AttendTilesParameters& p, const Chunk& chunk, const Memory& memory) {
   const AttendParameters& a = p.attend;
-  const Share share = share_of<kOwn>(a.head_dim);
+  const Share share = share_of<kOwn>(a.value_columns);
   if (share.is_idle) return;
   const bool sees_all = is_whole(a, chunk.seen, chunk.tile);
-  for (int column = share.column; column < a.head_dim; column += share.columns) {
+  for (int column = share.column; column < a.value_columns; column += share.columns) {
     float sums[kOwn] = {};
     LOCKSTEP_UNROLL_BY(8)
     for (int token = 0; token < kTileTokens; ++token) {
@@ -183,7 +199,7 @@ LOCKSTEP_DEVICE void sum_values(const AttendTilesParameters& p, const Chunk& chu
     for (int i = 0; i < kOwn; ++i) {
       if (share.first_head + i >= chunk.heads) continue;
       const int64_t place = place_of(p, chunk.row, p.heads[chunk.first + share.first_head + i]) + chunk.place;
-      p.of_rows.values[place * a.head_dim + column] = sums[i];
+      p.of_rows.values[place * a.value_columns + column] = sums[i];
     }
   }
 }
@@ -207,18 +223,16 @@ LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& uni
     sync_block();
     weigh_keys(p, chunk, *memory.shared);
     if (head + kHeadsAtOnce >= end) {  // the keys are read
-      if (has_next) copy_tile(p, next, a.keys, memory.keys);
-      commit_copies();
+      copy_keys(p, next, has_next, memory);
       wait_copies<1>();
     } else if (head == first) {
       wait_copies<0>();
     }
     sync_block();
-    with_share(a.head_dim, [&]<int kOwn>() { sum_values<kOwn>(p, chunk, memory); });
+    with_share(a.value_columns, [&]<int kOwn>() { sum_values<kOwn>(p, chunk, memory); });
   }
   sync_block();
-  if (has_next) copy_tile(p, next, a.values, memory.values);
-  commit_copies();
+  copy_values(p, next, has_next, memory);
   fold_if_last<F32Rows>(p, unit, needed.count, memory.shared->is_last, memory.shared->fold);
 }
 
@@ -229,15 +243,13 @@ LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
   bool has_unit = find_row(p, rows, unit);
   if (has_unit) {
     bring_tile<F32Rows>(p, unit, p.attend.keys);
-    bring_tile<F32Rows>(p, unit, p.attend.values);
+    if (memory.keys != memory.values) bring_tile<F32Rows>(p, unit, p.attend.values);
   }
   follow_previous();
   clear_padding<F32Rows>(p.attend, rows);
   if (!has_unit) return;
-  copy_tile(p, unit, p.attend.keys, memory.keys);
-  commit_copies();
-  copy_tile(p, unit, p.attend.values, memory.values);
-  commit_copies();
+  copy_keys(p, unit, true, memory);
+  copy_values(p, unit, true, memory);
   while (has_unit) {
     Unit next{unit.row, unit.first, unit.number + block_count()};
     const bool has_next = find_row(p, rows, next);

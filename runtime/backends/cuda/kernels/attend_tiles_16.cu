@@ -6,7 +6,8 @@
 //                                    (and the next unit's K)                                                sum, values
 //
 // The query heads of a cache head are rows of one tile; the rows that none has are left as they are. What the row does
-// not see of the values is zero.
+// not see of the values is zero. Values that are columns of the keys are read from the tile of keys, which stays until
+// they are.
 #include "runtime/backends/cuda/kernels/attention_16.h"
 #include "runtime/backends/cuda/kernels/tile_units.h"
 
@@ -39,7 +40,7 @@ class Block {
         queries_(reinterpret_cast<uint16_t*>(&shared_ + 1)),
         pinned_queries_(queries_ + kQueriesOfTile * stride_),
         keys_(queries_ + (a_.pinned_q == nullptr ? 1 : 2) * kQueriesOfTile * stride_),
-        values_(keys_ + kTileTokens * stride_),
+        values_(a_.values == a_.keys ? keys_ : keys_ + kTileTokens * stride_),
         copies_(a_.head_dim, a_.head_dim % kChunk16 == 0),
         warp_(thread_index() / kWarpLanes),
         lane_(thread_index() % kWarpLanes) {}
@@ -50,15 +51,13 @@ class Block {
     bool has_unit = find_row(p_, rows, unit);
     if (has_unit) {
       bring_tile<Rows>(p_, unit, a_.keys);
-      bring_tile<Rows>(p_, unit, a_.values);
+      if (keys_ != values_) bring_tile<Rows>(p_, unit, a_.values);
     }
     follow_previous();
     clear_padding<Rows>(a_, rows);
     if (!has_unit) return;
-    copy_tile(unit, a_.keys, keys_);
-    commit_copies();
-    copy_tile(unit, a_.values, values_);
-    commit_copies();
+    copy_keys(unit, true);
+    copy_values(unit, true);
     while (has_unit) {
       Unit next{unit.row, unit.first, unit.number + block_count()};
       const bool has_next = find_row(p_, rows, next);
@@ -86,6 +85,18 @@ class Block {
     const int tile = needed_by(a_, seen).tile((unit.number - unit.first) / p_.groups);
     const uint16_t* from = reinterpret_cast<const uint16_t*>(bytes_of<Rows>(p_, unit, cache).from);
     copies_.start_tile(to, from, a_.head_dim, [&](int token) { return is_seen(a_, seen, tile * kTileTokens + token); });
+  }
+
+  /// A unit's copies are two groups: keys, which may replace those of the unit before once these are read, and values.
+  LOCKSTEP_DEVICE void copy_keys(const Unit& unit, bool has_unit) {
+    if (has_unit && keys_ != values_) copy_tile(unit, a_.keys, keys_);
+    commit_copies();
+  }
+  /// Keys that are also values come with them, and the group of the values is empty.
+  LOCKSTEP_DEVICE void copy_values(const Unit& unit, bool has_unit) {
+    if (has_unit) copy_tile(unit, a_.values, values_);
+    commit_copies();
+    if (keys_ == values_) commit_copies();
   }
 
   LOCKSTEP_DEVICE void load_queries(const Chunk& chunk, const void* q, int64_t q_stride, uint16_t* queries) {
@@ -170,15 +181,16 @@ class Block {
         p_.of_rows.sums[place_of_head(chunk, own)] = sums[row];
       }
     }
-    for (int step = warp_; step < steps_; step += kWarps) {
+    const int steps = (a_.value_columns + kStepColumns - 1) / kStepColumns;
+    for (int step = warp_; step < steps; step += kWarps) {
       Square sums[1];
       multiply_values<Rows>(weights, values_ + step * kStepColumns, stride_, 1, sums);
       LOCKSTEP_UNROLL
       for (int i = 0; i < 8; ++i) {
         const int own = query_of_lane(row_of_element(i % 4));
         const int column = step * kStepColumns + place_of_element(i / 4, i % 4);
-        if (own >= chunk.heads || column >= a_.head_dim) continue;
-        p_.of_rows.values[place_of_head(chunk, own) * a_.head_dim + column] = sums[0].of[i / 4][i % 4];
+        if (own >= chunk.heads || column >= a_.value_columns) continue;
+        p_.of_rows.values[place_of_head(chunk, own) * a_.value_columns + column] = sums[0].of[i / 4][i % 4];
       }
     }
   }
@@ -202,8 +214,7 @@ class Block {
       score(chunk, scores);
       weigh_keys(scores, maxima);  // beyond its barrier the keys are read
       if (head + kQueriesOfTile >= end) {
-        if (has_next) copy_tile(next, a_.keys, keys_);
-        commit_copies();
+        copy_keys(next, has_next);
         wait_copies<1>();
       } else if (head == first) {
         wait_copies<0>();
@@ -212,8 +223,7 @@ class Block {
       add_values(chunk, maxima);
     }
     sync_block();
-    if (has_next) copy_tile(next, a_.values, values_);
-    commit_copies();
+    copy_values(next, has_next);
     fold_if_last<Rows>(p_, unit, needed.count, shared_.is_last, shared_.fold);
   }
 

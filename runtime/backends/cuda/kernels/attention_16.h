@@ -107,6 +107,16 @@ class RowCopies {
   bool is_aligned_;
 };
 
+/// Tiles that some row of a slot needs.
+struct Span {
+  int pinned;  // tiles
+  int first;   // behind those
+  int last;
+
+  LOCKSTEP_DEVICE int begin() const { return pinned > 0 ? 0 : first; }
+  LOCKSTEP_DEVICE int after(int tile) const { return tile + 1 < pinned || tile >= first ? tile + 1 : first; }
+};
+
 /// Whether rows of queries begin at multiples of 16 bytes.
 LOCKSTEP_DEVICE bool are_aligned(const void* queries, int64_t stride, int head_dim) {
   return reinterpret_cast<uintptr_t>(queries) % 16 == 0 && stride % kChunk16 == 0 && head_dim % kChunk16 == 0;

@@ -68,22 +68,33 @@ struct AppendParameters {
 };
 constexpr int kAppendThreads = 128;
 
-constexpr int kMostHeadDim = 512;
+constexpr int kMostHeadDim = 576;  // of latent attention: a latent of 512 and a rotated key of 64
+constexpr int kMostValueColumns = 512;
+
+/// Columns behind the others of each head, which have a turn of their own.
+struct HeadsRest {
+  const void* x;  // dt [rows, heads · columns]
+  int64_t x_stride;
+  Turn turn;
+  int64_t columns;  // 0: none
+};
 
 /// Queries, keys or values of a row: normed, turned, and written to `y` or into a cache.
 struct HeadsPart {
-  const void* x;  // dt [rows, heads · head_dim]
+  const void* x;  // dt [rows, heads · (head_dim − rest.columns)]
   void* y;        // dt [rows, heads · head_dim]
   void* cache;    // of slot 0, tile 0; null: y
   int64_t x_stride;
   int64_t y_stride;
   Norm norm;
   Turn turn;
+  HeadsRest rest;
   int32_t heads;
 };
 constexpr int kMostHeadsParts = 4;  // q, q for pinned positions, k, v
 
-/// prepare_heads: a block is a head of a row, of as many threads as a head has columns, at most kHeadsThreads.
+/// prepare_heads; prepare_heads_joined, where parts have a rest: a block is a head of a row, of as many threads as a
+/// head has columns, at most kHeadsThreads.
 struct HeadsParameters {
   const int32_t* slot;      // [rows]; −1: nothing is written into caches
   const int32_t* position;  // [rows]
@@ -95,18 +106,19 @@ struct HeadsParameters {
 };
 constexpr int kHeadsThreads = 256;  // as a norm alone has
 
-/// attend, in f32: a block is a query head of a row.
+/// attend, in f32: a block is a query head of a row. Values that are the first columns of their keys are `keys`, and
+/// kernels that copy a tile copy it once.
 struct AttendParameters {
-  const void* q;         // dt [rows, heads · head_dim]
-  const void* pinned_q;  // the same for keys of pinned positions; may be null
-  const void* keys;      // dt, of slot 0, tile 0
-  const void* values;
+  const void* q;            // dt [rows, heads · head_dim]
+  const void* pinned_q;     // the same for keys of pinned positions; may be null
+  const void* keys;         // dt, of slot 0, tile 0
+  const void* values;       // in rows of head_dim, of which value_columns are read
   const int32_t* slot;      // [rows]; −1: a padding row, whose result is 0
   const int32_t* position;  // [rows]
   const int32_t* head_map;  // [heads]: the head of the cache
   const void* slopes;       // dt or f32 [heads]; may be null
   const void* sinks;        // dt or f32 [heads]; may be null
-  void* y;                  // dt [rows, heads · head_dim]
+  void* y;                  // dt [rows, heads · value_columns]
   int64_t q_stride;
   int64_t pinned_q_stride;
   int64_t y_stride;
@@ -114,6 +126,7 @@ struct AttendParameters {
   RowCount rows;
   int32_t heads;
   int32_t head_dim;
+  int32_t value_columns;
   int32_t window;      // 0: everything is seen
   int32_t is_chunked;  // only what is since the last multiple of the window
   int32_t pinned;
@@ -127,13 +140,13 @@ constexpr int kAttendThreads = 128;
 struct TileSumsOfRows {
   float* maxima;
   float* sums;
-  float* values;  // [rows, heads, tiles, head_dim]
+  float* values;  // [rows, heads, tiles, value_columns]
   int32_t tiles;  // that a row may need
 };
 
 /// attend_tiles: a unit is a tile that a row needs, for a group: all query heads of one head of the cache. Blocks walk
-/// the units; the last block of a row and group folds their tiles. attend_fold: a block is a query head of a row, and
-/// folds. Together they give the bits of attend_rows, and in f32 of `attend`.
+/// the units; the last block of a row and group folds their tiles. attend_fold: a block is up to kAttendThreads columns
+/// of a query head of a row, and folds. Together they give the bits of attend_rows, and in f32 of `attend`.
 struct AttendTilesParameters {
   AttendParameters attend;
   TileSumsOfRows of_rows;
@@ -145,11 +158,13 @@ struct AttendTilesParameters {
 };
 constexpr int kHeadsAtOnce = 4;
 constexpr int kFoldTiles = 32;
+constexpr int64_t fold_parts(int64_t value_columns) { return (value_columns + kAttendThreads - 1) / kAttendThreads; }
 constexpr int kAttendFoldSharedBytes = kHeadsAtOnce * (kFoldTiles * 16 + (kFoldTiles + 1) * 4);
 /// What a block of attend_tiles in f32 needs besides queries, keys and values of a tile.
 constexpr int kAttendTilesFixedBytes = (2 * kTileTokens * kHeadsAtOnce + 4) * 4 + kAttendFoldSharedBytes;
-constexpr int64_t attend_tiles_bytes(int64_t head_dim) {
-  return kAttendTilesFixedBytes + 2 * (kHeadsAtOnce + kTileTokens) * head_dim * 4;
+/// `tiles`: 2 with values of their own, else 1.
+constexpr int64_t attend_tiles_bytes(int64_t head_dim, int64_t tiles = 2) {
+  return kAttendTilesFixedBytes + (2 * kHeadsAtOnce + tiles * kTileTokens) * head_dim * 4;
 }
 
 /// 16-bit rows of queries, keys and values in shared memory: whole steps of tensor cores, and 16 bytes behind them, so
@@ -162,8 +177,8 @@ constexpr int64_t stride_16(int64_t columns) {
 constexpr int kAttendTiles16Heads = 16;  // at once
 constexpr int kAttendTiles16FixedBytes =
     kAttendTiles16Heads * ((kTileTokens + kPadding16) * 2 + kAttendThreads / 32 * 4) + 16 + kAttendFoldSharedBytes;
-constexpr int64_t attend_tiles_16_bytes(int64_t head_dim, int64_t query_sets) {
-  return kAttendTiles16FixedBytes + (query_sets * kAttendTiles16Heads + 2 * kTileTokens) * stride_16(head_dim) * 2;
+constexpr int64_t attend_tiles_16_bytes(int64_t head_dim, int64_t query_sets, int64_t tiles = 2) {
+  return kAttendTiles16FixedBytes + (query_sets * kAttendTiles16Heads + tiles * kTileTokens) * stride_16(head_dim) * 2;
 }
 
 /// attend_rows: a block is 64 queries, in 16 bits 16 for each warp: rows_of_block rows of a chunk of query heads;
@@ -199,6 +214,13 @@ constexpr int64_t attend_rows_16_bytes(int threads, int64_t head_dim, int64_t qu
   return ((query_sets * rows_16_queries(threads) + kTileTokens) * stride_16(head_dim) +
           kTileTokens * stride_16(of_part)) *
          2;
+}
+
+/// attend_pairs: as attend_rows in 16 bits, of keys that are also values, without pinned_q. Two warps have 16 queries
+/// together: half of a tile's keys each, then half of the result's columns. A block has 64 queries, two tiles and the
+/// weights of one; there is one part.
+constexpr int64_t attend_pairs_bytes(int64_t head_dim) {
+  return ((kRowsQueries + 2 * kTileTokens) * stride_16(head_dim) + kRowsQueries * kTileTokens) * 2;
 }
 
 }  // namespace lockstep::cuda

@@ -1,16 +1,17 @@
 // Products with weights, of many rows.
+#include "runtime/backends/cuda/kernels/head_products.h"
 #include "runtime/backends/cuda/kernels/sum_tile.h"
 #include "runtime/backends/cuda/kernels/write_product.h"
 
 namespace lockstep::cuda {
 namespace {
 
-/// One part of the sums of the rows from `first_row` on.
+/// One part of the sums of a tile of outputs, of the rows from `first_row` on.
 template <typename Rows, int kGroups>
-LOCKSTEP_DEVICE void sum_rows(const ProductParameters& p, const SumPart& part, int first_row, int rows,
-                              float (&to)[kGroups][kTileElements]) {
+LOCKSTEP_DEVICE void sum_rows(const ProductParameters& p, int tile_of_outputs, const SumPart& part, int first_row,
+                              int rows, float (&to)[kGroups][kTileElements]) {
   using Element = typename Rows::Element;
-  const int64_t tile = (static_cast<int64_t>(block_index()) * p.k_steps + part.first_step) * 256;
+  const int64_t tile = (static_cast<int64_t>(tile_of_outputs) * p.k_steps + part.first_step) * 256;
   const Element* weights = static_cast<const Element*>(p.weights) + tile;
   const int end = part.end_column - part.first_column;
   const auto row_at = [&](int group, int row) {
@@ -33,7 +34,7 @@ LOCKSTEP_DEVICE void sum_rows(const ProductParameters& p, const SumPart& part, i
 }
 
 template <typename Rows, int kGroups>
-LOCKSTEP_DEVICE void product(const ProductParameters& p) {
+LOCKSTEP_DEVICE void product(const ProductParameters& p, int tile) {
   follow_previous();
   TileSums<kGroups>& shared = shared_memory<TileSums<kGroups>>();
   const int warp = thread_index() / 32;
@@ -42,7 +43,7 @@ LOCKSTEP_DEVICE void product(const ProductParameters& p) {
     int height = 0;
     for (int first = 0; first < p.part_count; first += kProductWarps) {
       if (first + warp < p.part_count) {
-        sum_rows<Rows, kGroups>(p, p.parts[first + warp], first_row, rows, shared.parts[warp]);
+        sum_rows<Rows, kGroups>(p, tile, p.parts[first + warp], first_row, rows, shared.parts[warp]);
       }
       sync_block();
       int after = height;
@@ -56,7 +57,7 @@ LOCKSTEP_DEVICE void product(const ProductParameters& p) {
           after = push<kGroups>(shared.stack, group, element, after, p.parts[part].merges, sum);
           if (p.parts[part].root < 0) continue;
           if (row < rows) {
-            write_product<Rows>(p, p.parts[part].root, row, block_index() * kTileOutputs + element / kTileRows, sum);
+            write_product<Rows>(p, p.parts[part].root, row, tile * kTileOutputs + element / kTileRows, sum);
           }
           after = 0;
         }
@@ -69,10 +70,19 @@ LOCKSTEP_DEVICE void product(const ProductParameters& p) {
   }
 }
 
+template <typename Rows>
+LOCKSTEP_DEVICE void product_heads(const ProductHeadsParameters& p) {
+  product<Rows, 4>(product_of_head<Rows>(p), block_of_head(p));
+}
+
 }  // namespace
 
-LOCKSTEP_KERNEL(product_f32, ProductParameters, kProductThreads) { product<F32Rows, 4>(p); }
-LOCKSTEP_KERNEL(product_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 4>(p); }
-LOCKSTEP_KERNEL(product_f16, ProductParameters, kProductThreads) { product<F16Rows, 4>(p); }
+LOCKSTEP_KERNEL(product_f32, ProductParameters, kProductThreads) { product<F32Rows, 4>(p, block_index()); }
+LOCKSTEP_KERNEL(product_bf16, ProductParameters, kProductThreads) { product<Bf16Rows, 4>(p, block_index()); }
+LOCKSTEP_KERNEL(product_f16, ProductParameters, kProductThreads) { product<F16Rows, 4>(p, block_index()); }
+
+LOCKSTEP_KERNEL(product_heads_f32, ProductHeadsParameters, kProductThreads) { product_heads<F32Rows>(p); }
+LOCKSTEP_KERNEL(product_heads_bf16, ProductHeadsParameters, kProductThreads) { product_heads<Bf16Rows>(p); }
+LOCKSTEP_KERNEL(product_heads_f16, ProductHeadsParameters, kProductThreads) { product_heads<F16Rows>(p); }
 
 }  // namespace lockstep::cuda

@@ -51,6 +51,15 @@ constexpr int kTilesGroups = 8;  // of 8 rows
 constexpr int kWideGroups = 16;
 constexpr int kTilesStages = 4, kWideStages = 3;
 
+/// product_heads, product_heads_tiles: product and product_tiles, each head with its own columns of x and outputs of w.
+/// The blocks of a head are side by side.
+struct ProductHeadsParameters {
+  ProductParameters first;  // the product of head 0
+  int64_t x_columns;        // of a head
+  int64_t weights;          // packed elements of a head
+  int64_t blocks;           // of a head
+};
+
 /// An elementwise operation on a product's results: map's, rounded like its.
 struct Finish {
   const void* z;     // of y's type; may be null

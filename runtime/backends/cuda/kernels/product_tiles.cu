@@ -6,6 +6,7 @@
 // Every element has the sums of `product`: parts in order, folded along the tree. A thread owns the same elements in
 // every part, so its open sums lie in registers and shared memory that it alone touches. In 16 bits four warps multiply
 // together, with weights from registers and tokens from shared memory (wgmma.h).
+#include "runtime/backends/cuda/kernels/head_products.h"
 #include "runtime/backends/cuda/kernels/sums.h"
 #include "runtime/backends/cuda/kernels/wgmma.h"
 #include "runtime/backends/cuda/kernels/write_product.h"
@@ -44,11 +45,11 @@ class Tiles {
   static constexpr int kSteps = kChunks * kChunk / kStepColumns;                  // of a stage
 
  public:
-  LOCKSTEP_DEVICE Tiles(const ProductParameters& p, Shared& shared)
+  LOCKSTEP_DEVICE Tiles(const ProductParameters& p, int block, Shared& shared)
       : p_(p), shared_(shared), rows_(used(p.rows)), lane_(thread_index() % 32) {
     const int tiles_of_rows = (p.rows.rows + kRows - 1) / kRows;  // side by side: they read the same weights
-    first_row_ = block_index() % tiles_of_rows * kRows;
-    tile_ = block_index() / tiles_of_rows * kProductWarps + thread_index() / 32;
+    first_row_ = block % tiles_of_rows * kRows;
+    tile_ = block / tiles_of_rows * kProductWarps + thread_index() / 32;
     has_outputs_ = tile_ * kTileOutputs < p.outputs;
     groups_ = (rows_ - first_row_ + kTileRows - 1) / kTileRows;
     if (groups_ > kGroups) groups_ = kGroups;
@@ -330,27 +331,45 @@ static_assert(sizeof(TilesShared<kTilesGroups>) == product_tiles_bytes(kTilesGro
 static_assert(sizeof(TilesShared<kWideGroups>) == product_tiles_bytes(kWideGroups, kMostOpen<kWideGroups>));
 
 template <typename Rows, int kGroups>
-LOCKSTEP_DEVICE void product_tiles(const ProductParameters& p) {
+LOCKSTEP_DEVICE void product_tiles(const ProductParameters& p, int block) {
   using Shared = TilesShared<kGroups>;
   follow_previous();
   constexpr int kLevel = sizeof(Shared::open[0]);
   Shared& shared =
       shared_memory_of<Shared>(static_cast<int>(sizeof(Shared)) - (kMostOpen<kGroups> - p.levels) * kLevel);
-  Tiles<Rows, kGroups>(p, shared).run();
+  Tiles<Rows, kGroups>(p, block, shared).run();
+}
+
+template <typename Rows>
+LOCKSTEP_DEVICE void product_heads_tiles(const ProductHeadsParameters& p) {
+  product_tiles<Rows, kTilesGroups>(product_of_head<Rows>(p), block_of_head(p));
 }
 
 }  // namespace
 
 LOCKSTEP_KERNEL_HELD(product_tiles_f32, ProductParameters, kProductThreads, 1) {
-  product_tiles<F32Rows, kTilesGroups>(p);
+  product_tiles<F32Rows, kTilesGroups>(p, block_index());
 }
 LOCKSTEP_KERNEL_HELD(product_tiles_bf16, ProductParameters, kProductThreads, 1) {
-  product_tiles<Bf16Rows, kTilesGroups>(p);
+  product_tiles<Bf16Rows, kTilesGroups>(p, block_index());
 }
 LOCKSTEP_KERNEL_HELD(product_tiles_f16, ProductParameters, kProductThreads, 1) {
-  product_tiles<F16Rows, kTilesGroups>(p);
+  product_tiles<F16Rows, kTilesGroups>(p, block_index());
 }
-LOCKSTEP_KERNEL(product_wide_bf16, ProductParameters, kProductThreads) { product_tiles<Bf16Rows, kWideGroups>(p); }
-LOCKSTEP_KERNEL(product_wide_f16, ProductParameters, kProductThreads) { product_tiles<F16Rows, kWideGroups>(p); }
+LOCKSTEP_KERNEL(product_wide_bf16, ProductParameters, kProductThreads) {
+  product_tiles<Bf16Rows, kWideGroups>(p, block_index());
+}
+LOCKSTEP_KERNEL(product_wide_f16, ProductParameters, kProductThreads) {
+  product_tiles<F16Rows, kWideGroups>(p, block_index());
+}
+LOCKSTEP_KERNEL_HELD(product_heads_tiles_f32, ProductHeadsParameters, kProductThreads, 1) {
+  product_heads_tiles<F32Rows>(p);
+}
+LOCKSTEP_KERNEL_HELD(product_heads_tiles_bf16, ProductHeadsParameters, kProductThreads, 1) {
+  product_heads_tiles<Bf16Rows>(p);
+}
+LOCKSTEP_KERNEL_HELD(product_heads_tiles_f16, ProductHeadsParameters, kProductThreads, 1) {
+  product_heads_tiles<F16Rows>(p);
+}
 
 }  // namespace lockstep::cuda

@@ -43,6 +43,20 @@ struct TakeRowsParameters {
 };
 constexpr int kTakeRowsThreads = 128;
 
+/// join_heads_2, join_heads_4: for each head, its columns of x, then those of z. A thread is an element.
+struct JoinHeadsParameters {
+  const void* x;  // [rows, heads · of_x]
+  const void* z;  // [rows, heads · of_z]
+  void* y;
+  int64_t x_stride;
+  int64_t z_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t columns;  // of y
+  int32_t of_x;
+  int32_t of_z;
+};
+
 enum MapKind : int32_t { kMapAdd, kMapMultiply, kMapScale, kMapSoftCap, kMapActivate, kMapGate };
 enum ActivationKind : int32_t { kSilu, kSigmoid, kGelu, kGeluTanh, kRelu, kSquaredRelu, kClampedSwiglu };
 

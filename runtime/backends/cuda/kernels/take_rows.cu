@@ -1,4 +1,4 @@
-// Rows of one tensor as rows of another.
+// Rows of one tensor, and heads of two, as rows of another.
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/kernels/rows.h"
 
@@ -19,9 +19,23 @@ LOCKSTEP_DEVICE void take_rows(const TakeRowsParameters& p) {
   for (int i = thread_index(); i < p.columns; i += thread_count()) y[i] = is_inside ? x[i] : Element{0};
 }
 
+template <typename Element>
+LOCKSTEP_DEVICE void join_heads(const JoinHeadsParameters& p) {
+  follow_previous();
+  const Place at = element_of_thread(p.columns);
+  if (at.row >= used(p.rows)) return;
+  const int64_t head = at.column / (p.of_x + p.of_z);
+  const int64_t column = at.column % (p.of_x + p.of_z);
+  const Element* x = static_cast<const Element*>(p.x) + at.row * p.x_stride + head * p.of_x;
+  const Element* z = static_cast<const Element*>(p.z) + at.row * p.z_stride + head * p.of_z;
+  static_cast<Element*>(p.y)[at.row * p.y_stride + at.column] = column < p.of_x ? x[column] : z[column - p.of_x];
+}
+
 }  // namespace
 
 LOCKSTEP_KERNEL(take_rows_2, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint16_t>(p); }
 LOCKSTEP_KERNEL(take_rows_4, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint32_t>(p); }
+LOCKSTEP_KERNEL(join_heads_2, JoinHeadsParameters, kMapThreads) { join_heads<uint16_t>(p); }
+LOCKSTEP_KERNEL(join_heads_4, JoinHeadsParameters, kMapThreads) { join_heads<uint32_t>(p); }
 
 }  // namespace lockstep::cuda

@@ -24,7 +24,8 @@ LOCKSTEP_DEVICE int64_t place_of(const AttendTilesParameters& p, int row, int he
   return (static_cast<int64_t>(row) * p.attend.heads + head) * p.of_rows.tiles;
 }
 
-/// Threads beside each other have columns; where a head has fewer columns than the block threads, they share its heads.
+/// Threads beside each other have columns of the result; where a head has fewer of them than the block threads, they
+/// share its heads.
 struct Share {
   int first_head;  // of kOwn
   int column;
@@ -32,18 +33,18 @@ struct Share {
   bool is_idle;
 };
 template <int kOwn>
-LOCKSTEP_DEVICE Share share_of(int head_dim) {
-  const int width = head_dim < kAttendThreads ? head_dim : kAttendThreads;
+LOCKSTEP_DEVICE Share share_of(int columns) {
+  const int width = columns < kAttendThreads ? columns : kAttendThreads;
   const int part = thread_index() / width;
   return {part * kOwn, thread_index() % width, width, part >= kHeadsAtOnce / kOwn};
 }
 
 /// Calls `work` with the number of heads of a thread: all four where each thread has columns of its own.
 template <typename Work>
-LOCKSTEP_DEVICE void with_share(int head_dim, Work work) {
-  if (head_dim <= kAttendThreads / 4) {
+LOCKSTEP_DEVICE void with_share(int columns, Work work) {
+  if (columns <= kAttendThreads / 4) {
     work.template operator()<1>();
-  } else if (head_dim <= kAttendThreads / 2) {
+  } else if (columns <= kAttendThreads / 2) {
     work.template operator()<2>();
   } else {
     work.template operator()<4>();
@@ -85,21 +86,27 @@ struct TileValues {
   float value[kLoads][kOwn];
 };
 
-/// Folds the tiles of `heads` query heads of a row in ascending order and writes their results. The values of the tiles
-/// that follow are always under way.
+/// Columns of a result.
+struct ColumnRange {
+  int begin;
+  int end;
+};
+
+/// Folds the tiles of `heads` query heads of a row in ascending order and writes the columns of their results. The
+/// values of the tiles that follow are always under way.
 template <typename Rows, int kOwn>
 LOCKSTEP_DEVICE void fold_heads(const AttendTilesParameters& p, int row, const int32_t* heads, int head_count,
-                                int tiles, FoldShared& shared) {
+                                const ColumnRange& columns, int tiles, FoldShared& shared) {
   using Element = typename Rows::Element;
   constexpr int kLoads = kFoldTiles / kOwn;
   const AttendParameters& a = p.attend;
-  const Share share = share_of<kOwn>(a.head_dim);
+  const Share share = share_of<kOwn>(a.value_columns);
   const int warp = thread_index() / kWarpLanes;
   const bool has_head = warp < head_count;  // whose parts the warp finds
   const int64_t place = has_head ? place_of(p, row, heads[warp]) : 0;
-  for (int first_column = 0; first_column < a.head_dim; first_column += share.columns) {
+  for (int first_column = columns.begin; first_column < columns.end; first_column += share.columns) {
     const int column = first_column + share.column;
-    const bool is_idle = share.is_idle || column >= a.head_dim;
+    const bool is_idle = share.is_idle || column >= columns.end;
     const auto load_values = [&](int first, TileValues<kOwn, kLoads>& to) {
       LOCKSTEP_UNROLL
       for (int i = 0; i < kOwn; ++i) {
@@ -108,7 +115,7 @@ LOCKSTEP_DEVICE void fold_heads(const AttendTilesParameters& p, int row, const i
         LOCKSTEP_UNROLL
         for (int load = 0; load < kLoads; ++load) {
           const bool is_there = is_own && first + load < tiles;
-          to.value[load][i] = is_there ? p.of_rows.values[(at + load) * a.head_dim + column] : 0.0f;
+          to.value[load][i] = is_there ? p.of_rows.values[(at + load) * a.value_columns + column] : 0.0f;
         }
       }
     };
@@ -154,7 +161,7 @@ LOCKSTEP_DEVICE void fold_heads(const AttendTilesParameters& p, int row, const i
     for (int i = 0; i < kOwn; ++i) {
       const int head = share.first_head + i;
       if (is_idle || head >= head_count) continue;
-      Element* y = static_cast<Element*>(a.y) + row * a.y_stride + static_cast<int64_t>(heads[head]) * a.head_dim;
+      Element* y = static_cast<Element*>(a.y) + row * a.y_stride + static_cast<int64_t>(heads[head]) * a.value_columns;
       y[column] = Rows::write(divide(values[i], sums[i]));
     }
   }

@@ -89,8 +89,9 @@ LOCKSTEP_DEVICE void fold_if_last(const AttendTilesParameters& p, const Unit& un
   const int end = p.first_heads[group + 1];
   for (int head = p.first_heads[group]; head < end; head += kHeadsAtOnce) {
     const int heads = end - head < kHeadsAtOnce ? end - head : kHeadsAtOnce;
-    with_share(p.attend.head_dim,
-               [&]<int kOwn>() { fold_heads<Rows, kOwn>(p, unit.row, p.heads + head, heads, tiles, fold); });
+    const ColumnRange columns{0, p.attend.value_columns};
+    with_share(columns.end,
+               [&]<int kOwn>() { fold_heads<Rows, kOwn>(p, unit.row, p.heads + head, heads, columns, tiles, fold); });
   }
 }
 
@@ -101,7 +102,7 @@ LOCKSTEP_DEVICE void clear_padding(const AttendParameters& p, int rows) {
   for (int row = block_index(); row < rows; row += block_count()) {
     if (p.slot[row] >= 0) continue;
     Element* y = static_cast<Element*>(p.y) + row * p.y_stride;
-    for (int i = thread_index(); i < p.heads * p.head_dim; i += kAttendThreads) y[i] = Rows::write(0.0f);
+    for (int i = thread_index(); i < p.heads * p.value_columns; i += kAttendThreads) y[i] = Rows::write(0.0f);
   }
 }
 

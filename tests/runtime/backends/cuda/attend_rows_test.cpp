@@ -31,6 +31,7 @@ struct Case {
   bool has_sinks = false;
   bool has_pinned_q = false;
   bool has_infinities = false;  // values that most rows do not see
+  int value_columns = 0;        // of the keys, which are values; 0: values have a cache
 
   friend void PrintTo(const Case& tested, std::ostream* out) { *out << tested.name; }
 };
@@ -51,7 +52,7 @@ class AttendRows : public testing::TestWithParam<Case> {
     tile_stride_ = int64_t{c_.cache_heads} * kTileTokens * c_.head_dim;
     const int64_t elements = kSlots * (fixed_ + c_.turning) * tile_stride_;
     keys_.resize(static_cast<size_t>(elements) * size_of(c_.dtype), std::byte{0xff});
-    values_ = keys_;
+    if (c_.value_columns == 0) values_ = keys_;
     fill(0, 149);
     fill(1, 69);
     q_.resize(slots_.size() * static_cast<size_t>(heads() * c_.head_dim) * size_of(c_.dtype));
@@ -67,6 +68,11 @@ class AttendRows : public testing::TestWithParam<Case> {
   }
 
   int heads() const { return c_.cache_heads * c_.group; }
+  int columns() const { return c_.value_columns > 0 ? c_.value_columns : c_.head_dim; }  // of a result
+  int tiles_of_unit() const { return c_.value_columns > 0 ? 1 : 2; }
+  const std::vector<std::byte>& values() const { return c_.value_columns > 0 ? keys_ : values_; }
+  auto untouched() const { return std::vector(slots_.size() * row_bytes(), kUntouched); }
+  size_t row_bytes() const { return static_cast<size_t>(heads() * columns()) * size_of(c_.dtype); }  // of the result
   void add_row(int slot, int position) {
     slots_.push_back(slot);
     positions_.push_back(position);
@@ -96,7 +102,7 @@ class AttendRows : public testing::TestWithParam<Case> {
         const int64_t at = place(slot, position, i / c_.head_dim) + i % c_.head_dim;
         const auto which = static_cast<uint64_t>((slot * 1000 + position) * 1000 + i);
         put(keys_, at, number(which, 1));
-        put(values_, at, is_infinite ? std::numeric_limits<float>::infinity() : number(which, 2));
+        if (!values_.empty()) put(values_, at, is_infinite ? std::numeric_limits<float>::infinity() : number(which, 2));
       }
     }
   }
@@ -106,7 +112,7 @@ class AttendRows : public testing::TestWithParam<Case> {
     return {.q = q_.data(),
             .pinned_q = c_.has_pinned_q ? pinned_q_.data() : nullptr,
             .keys = keys_.data(),
-            .values = values_.data(),
+            .values = values().data(),
             .slot = slots_.data(),
             .position = positions_.data(),
             .head_map = head_map_.data(),
@@ -115,11 +121,12 @@ class AttendRows : public testing::TestWithParam<Case> {
             .y = y.data(),
             .q_stride = stride,
             .pinned_q_stride = stride,
-            .y_stride = stride,
+            .y_stride = static_cast<int64_t>(heads()) * columns(),
             .tiles = {(fixed_ + c_.turning) * tile_stride_, tile_stride_, fixed_, c_.turning},
             .rows = {nullptr, static_cast<int32_t>(slots_.size())},
             .heads = heads(),
             .head_dim = c_.head_dim,
+            .value_columns = columns(),
             .window = c_.window,
             .pinned = c_.pinned,
             .scale = 0.2f,
@@ -130,7 +137,7 @@ class AttendRows : public testing::TestWithParam<Case> {
 
   bool is_16() const { return size_of(c_.dtype) == 2; }
   std::vector<std::byte> each_alone() {
-    std::vector<std::byte> y(q_.size(), kUntouched);
+    std::vector<std::byte> y = untouched();
     const AttendParameters p = parameters(y);
     if (is_16()) {
       for (int row = 0; row < p.rows.rows; ++row) tiles_of_row(p, row);
@@ -151,7 +158,7 @@ class AttendRows : public testing::TestWithParam<Case> {
     };
     p.q = row_of(p.q);
     if (p.pinned_q != nullptr) p.pinned_q = row_of(p.pinned_q);
-    p.y = const_cast<std::byte*>(row_of(p.y));
+    p.y = static_cast<std::byte*>(p.y) + static_cast<size_t>(row) * row_bytes();
     p.slot += row;
     p.position += row;
     p.rows.rows = 1;
@@ -164,9 +171,10 @@ class AttendRows : public testing::TestWithParam<Case> {
     }
     const auto places = static_cast<size_t>(heads() * kTiles);
     std::vector<float> maxima(places, std::nanf("")), sums(maxima);
-    std::vector<float> values(places * static_cast<size_t>(c_.head_dim), std::nanf(""));
+    std::vector<float> values(places * static_cast<size_t>(columns()), std::nanf(""));
     std::vector<uint32_t> arrivals(static_cast<size_t>(c_.cache_heads), 0);
-    const auto shared = static_cast<int32_t>(attend_tiles_16_bytes(c_.head_dim, c_.has_pinned_q ? 2 : 1));
+    const auto shared =
+        static_cast<int32_t>(attend_tiles_16_bytes(c_.head_dim, c_.has_pinned_q ? 2 : 1, tiles_of_unit()));
     const AttendTilesParameters tiles{.attend = p,
                                       .of_rows = {maxima.data(), sums.data(), values.data(), kTiles},
                                       .heads = by_group.data(),
@@ -182,7 +190,12 @@ class AttendRows : public testing::TestWithParam<Case> {
     EXPECT_THAT(arrivals, testing::Each(0u));
   }
   std::vector<std::byte> together(simt::Order order, int threads) {  // of a block
-    std::vector<std::byte> y(q_.size(), kUntouched);
+    return together(
+        order, threads, "attend_rows", (columns() + kRowsHeadDim - 1) / kRowsHeadDim,
+        is_16() ? attend_rows_16_bytes(threads, c_.head_dim, c_.has_pinned_q ? 2 : 1) : attend_rows_bytes(c_.head_dim));
+  }
+  std::vector<std::byte> together(simt::Order order, int threads, const char* name, int parts, int64_t shared) {
+    std::vector<std::byte> y = untouched();
     const int at_once = std::min(c_.group, is_16() ? kRows16Heads : kRowsHeads);
     std::vector<int32_t> chunks;
     for (int cache_head = 0; cache_head < c_.cache_heads; ++cache_head) {
@@ -191,17 +204,16 @@ class AttendRows : public testing::TestWithParam<Case> {
       }
       while (std::ssize(chunks) % at_once != 0) chunks.push_back(-1);
     }
-    const int64_t shared =
-        is_16() ? attend_rows_16_bytes(threads, c_.head_dim, c_.has_pinned_q ? 2 : 1) : attend_rows_bytes(c_.head_dim);
+    const bool has_parts = is_16() && std::string_view(name) == "attend_rows";
     const AttendRowsParameters p{.attend = parameters(y),
                                  .heads = chunks.data(),
                                  .chunks = static_cast<int32_t>(std::ssize(chunks) / at_once),
                                  .heads_at_once = at_once,
-                                 .rows_of_block = (is_16() ? rows_16_queries(threads) : kRowsQueries) / at_once,
-                                 .parts = (c_.head_dim + kRowsHeadDim - 1) / kRowsHeadDim,
+                                 .rows_of_block = (has_parts ? rows_16_queries(threads) : kRowsQueries) / at_once,
+                                 .parts = parts,
                                  .shared_bytes = static_cast<int32_t>(shared)};
     const int tiles = (p.attend.rows.rows + p.rows_of_block - 1) / p.rows_of_block;
-    EXPECT_EQ(simt::run(*simt::find_kernel(kernel("attend_rows").c_str()),
+    EXPECT_EQ(simt::run(*simt::find_kernel(kernel(name).c_str()),
                         {.blocks = tiles * p.chunks * p.parts,
                          .threads = threads,
                          .shared_bytes = static_cast<size_t>(shared),
@@ -224,6 +236,11 @@ TEST_P(AttendRows, ShareTilesWithTheBitsOfEachAlone) {
   EXPECT_EQ(together(simt::Order::kShuffled, kRowsThreads), alone);
   if (is_16()) {
     EXPECT_EQ(together(simt::Order::kDown, kRows16Threads / 2), alone);
+  }
+  for (const simt::Order order : {simt::Order::kUp, simt::Order::kDown, simt::Order::kShuffled}) {
+    if (is_16() && c_.value_columns > 0) {
+      EXPECT_EQ(together(order, kRows16Threads, "attend_pairs", 1, attend_pairs_bytes(c_.head_dim)), alone);
+    }
   }
   if (!std::string(c_.name).ends_with("plain")) return;
   for (const simt::Order order : {simt::Order::kUp, simt::Order::kDown})
@@ -265,7 +282,7 @@ class Attend16 : public AttendRows {
     const int slot = slots_[static_cast<size_t>(row)];
     float maximum = c_.has_sinks ? sinks_[static_cast<size_t>(head)] : -std::numeric_limits<float>::infinity();
     float sum = c_.has_sinks ? 1.0f : 0.0f;
-    std::vector<float> all(static_cast<size_t>(c_.head_dim), 0.0f);
+    std::vector<float> all(static_cast<size_t>(columns()), 0.0f);
     for (int first = 0; first <= positions_[static_cast<size_t>(row)]; first += kTileTokens) {
       std::vector<int> seen;
       std::vector<float> scores, values(all.size(), 0.0f);
@@ -282,7 +299,7 @@ class Attend16 : public AttendRows {
         const int64_t value = place(slot, seen[i], head_map_[static_cast<size_t>(head)]);
         weights += weight;
         for (size_t k = 0; k < all.size(); ++k) {
-          values[k] = std::fma(weight, get(values_, value + static_cast<int64_t>(k)), values[k]);
+          values[k] = std::fma(weight, get(this->values(), value + static_cast<int64_t>(k)), values[k]);
         }
       }
       const FoldFactors factors = fold_factors(maximum, of_tile);
@@ -296,13 +313,13 @@ class Attend16 : public AttendRows {
   /// The same in doubles, of weights that are not rounded.
   std::vector<double> exact(int row, int head) const {
     double sum = c_.has_sinks ? std::exp(sinks_[static_cast<size_t>(head)]) : 0.0;
-    std::vector<double> all(static_cast<size_t>(c_.head_dim), 0.0);
+    std::vector<double> all(static_cast<size_t>(columns()), 0.0);
     for (int position = 0; position <= positions_[static_cast<size_t>(row)]; ++position) {
       if (!sees(row, position)) continue;
       const double weight = std::exp(score(row, head, position));
       const int64_t value = place(slots_[static_cast<size_t>(row)], position, head_map_[static_cast<size_t>(head)]);
       sum += weight;
-      for (size_t k = 0; k < all.size(); ++k) all[k] += weight * get(values_, value + static_cast<int64_t>(k));
+      for (size_t k = 0; k < all.size(); ++k) all[k] += weight * get(values(), value + static_cast<int64_t>(k));
     }
     for (double& value : all) value /= sum;
     return all;
@@ -316,11 +333,11 @@ TEST_P(Attend16, HasTheBitsOfItsFormulaNearTheDefinition) {
     for (int head = 0; head < heads(); ++head) {
       const bool is_padding = slots_[static_cast<size_t>(row)] < 0;
       const std::vector<float> wanted =
-          is_padding ? std::vector<float>(static_cast<size_t>(c_.head_dim), 0.0f) : by_formula(row, head);
+          is_padding ? std::vector<float>(static_cast<size_t>(columns()), 0.0f) : by_formula(row, head);
       const std::vector<double> values =
           is_padding ? std::vector<double>(wanted.begin(), wanted.end()) : exact(row, head);
-      for (int i = 0; i < c_.head_dim; ++i) {
-        const float value = get(found, (int64_t{row} * heads() + head) * c_.head_dim + i);
+      for (int i = 0; i < columns(); ++i) {
+        const float value = get(found, (int64_t{row} * heads() + head) * columns() + i);
         const auto k = static_cast<size_t>(i);
         if (std::isnan(wanted[k]) && std::isnan(value)) continue;
         ASSERT_EQ(value, rounded(wanted[k])) << "row " << row << ", head " << head << ", column " << i;
@@ -336,19 +353,34 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) { return tested.
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, AttendRows,
-    testing::Values(Case{.name = "plain"}, Case{.name = "f16", .dtype = DType::kFloat16, .head_dim = 128},
-                    Case{.name = "f32", .dtype = DType::kFloat32, .head_dim = 36, .cache_heads = 1, .group = 3},
-                    Case{.name = "f32_plain", .dtype = DType::kFloat32},
-                    Case{.name = "narrow", .head_dim = 8, .group = 1}, Case{.name = "odd", .head_dim = 33},
-                    Case{.name = "wide", .head_dim = 168, .cache_heads = 1},
-                    Case{.name = "wide_group", .head_dim = 16, .cache_heads = 1, .group = 18},
-                    Case{.name = "group_of_seven", .head_dim = 80, .cache_heads = 1, .group = 7},
-                    Case{.name = "window", .window = 50}, Case{.name = "pinned", .window = 30, .pinned = 5},
-                    Case{.name = "pinned_queries", .window = 30, .pinned = 70, .has_pinned_q = true},
-                    Case{.name = "ring", .window = 60, .turning = 3}, Case{.name = "soft_cap", .soft_cap = 2.0f},
-                    Case{.name = "f32_soft_cap", .dtype = DType::kFloat32, .window = 50, .soft_cap = 2.0f},
-                    Case{.name = "slopes", .has_slopes = true}, Case{.name = "sinks", .window = 70, .has_sinks = true},
-                    Case{.name = "infinities", .window = 90, .has_infinities = true}),
+    testing::Values(
+        Case{.name = "plain"}, Case{.name = "f16", .dtype = DType::kFloat16, .head_dim = 128},
+        Case{.name = "f32", .dtype = DType::kFloat32, .head_dim = 36, .cache_heads = 1, .group = 3},
+        Case{.name = "f32_plain", .dtype = DType::kFloat32}, Case{.name = "narrow", .head_dim = 8, .group = 1},
+        Case{.name = "odd", .head_dim = 33}, Case{.name = "wide", .head_dim = 168, .cache_heads = 1},
+        Case{.name = "wide_group", .head_dim = 16, .cache_heads = 1, .group = 18},
+        Case{.name = "group_of_seven", .head_dim = 80, .cache_heads = 1, .group = 7},
+        Case{.name = "window", .window = 50}, Case{.name = "pinned", .window = 30, .pinned = 5},
+        Case{.name = "pinned_queries", .window = 30, .pinned = 70, .has_pinned_q = true},
+        Case{.name = "ring", .window = 60, .turning = 3}, Case{.name = "soft_cap", .soft_cap = 2.0f},
+        Case{.name = "f32_soft_cap", .dtype = DType::kFloat32, .window = 50, .soft_cap = 2.0f},
+        Case{.name = "slopes", .has_slopes = true}, Case{.name = "sinks", .window = 70, .has_sinks = true},
+        Case{.name = "infinities", .window = 90, .has_infinities = true},
+        Case{.name = "latent", .head_dim = 72, .cache_heads = 1, .group = 18, .value_columns = 64},
+        Case{.name = "latent_f16_plain",
+             .dtype = DType::kFloat16,
+             .head_dim = 31,
+             .cache_heads = 1,
+             .group = 5,
+             .value_columns = 17},
+        Case{.name = "latent_f32_plain",
+             .dtype = DType::kFloat32,
+             .head_dim = 36,
+             .cache_heads = 1,
+             .group = 5,
+             .value_columns = 30},
+        Case{.name = "latent_window", .head_dim = 24, .cache_heads = 1, .group = 3, .window = 50, .value_columns = 24},
+        Case{.name = "latent_of_real_width", .head_dim = 576, .cache_heads = 1, .group = 2, .value_columns = 512}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Attend16,
@@ -358,7 +390,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.name = "soft_cap", .head_dim = 16, .soft_cap = 2.0f},
                     Case{.name = "slopes", .head_dim = 16, .window = 90, .has_slopes = true},
                     Case{.name = "sinks", .head_dim = 16, .window = 70, .has_sinks = true},
-                    Case{.name = "infinities", .head_dim = 16, .window = 90, .has_infinities = true}),
+                    Case{.name = "infinities", .head_dim = 16, .window = 90, .has_infinities = true},
+                    Case{.name = "latent", .head_dim = 44, .cache_heads = 1, .group = 5, .value_columns = 37}),
     name_of);
 
 }  // namespace

@@ -33,6 +33,7 @@ struct Attention {
   bool has_slopes = false;
   bool has_sinks = false;
   bool has_pinned_q = false;
+  bool is_latent = false;  // values are the first kLatentColumns columns of their keys
 
   friend void PrintTo(const Attention& shape, std::ostream* out) { *out << shape.name; }
 };
@@ -41,6 +42,7 @@ constexpr int kSlots = 2;
 constexpr int kHeads = 4;
 constexpr int kCacheHeads = 2;
 constexpr int kHeadDim = 40;
+constexpr int kLatentColumns = 37;
 constexpr int kTiles = 5;
 constexpr float kScale = 0.2f;
 
@@ -61,8 +63,10 @@ class Attend : public testing::TestWithParam<Attention> {
     return (static_cast<int64_t>(slot) * tiles_ + tile) * kTileStride + head * kTileTokens * kHeadDim +
            position % kTileTokens * kHeadDim + i;
   }
+  static int columns() { return GetParam().is_latent ? kLatentColumns : kHeadDim; }  // of a result
   /// What a token has of its key (0) or value (1).
   static float element(int which, int slot, int position, int head, int i) {
+    if (GetParam().is_latent) which = 0;
     return std::sin(static_cast<float>(which * 7919 + slot * 104729 + position * 31 + head * 1009 + i * 17));
   }
   /// Appends the positions up to `last`.
@@ -79,11 +83,12 @@ class Attend : public testing::TestWithParam<Attention> {
   std::vector<float> run(const std::vector<int32_t>& slots, const std::vector<int32_t>& positions,
                          const std::vector<float>& q, const std::vector<float>& pinned_q, simt::Order order) {
     const Attention& shape = GetParam();
-    std::vector<float> y(q.size(), std::nanf(""));
+    const size_t results = slots.size() * kHeads * static_cast<size_t>(columns());
+    std::vector<float> y(results, std::nanf(""));
     const AttendParameters p{.q = q.data(),
                              .pinned_q = shape.has_pinned_q ? pinned_q.data() : nullptr,
                              .keys = keys_.data(),
-                             .values = values_.data(),
+                             .values = shape.is_latent ? keys_.data() : values_.data(),
                              .slot = slots.data(),
                              .position = positions.data(),
                              .head_map = head_map_.data(),
@@ -92,11 +97,12 @@ class Attend : public testing::TestWithParam<Attention> {
                              .y = y.data(),
                              .q_stride = kHeads * kHeadDim,
                              .pinned_q_stride = kHeads * kHeadDim,
-                             .y_stride = kHeads * kHeadDim,
+                             .y_stride = int64_t{kHeads} * columns(),
                              .tiles = {tiles_ * kTileStride, kTileStride, fixed_, shape.turning},
                              .rows = {nullptr, static_cast<int32_t>(slots.size())},
                              .heads = kHeads,
                              .head_dim = kHeadDim,
+                             .value_columns = columns(),
                              .window = shape.window,
                              .pinned = shape.pinned,
                              .scale = kScale,
@@ -109,17 +115,19 @@ class Attend : public testing::TestWithParam<Attention> {
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_f32"), grid, &p), "");
     // The same, with tiles side by side.
     const size_t places = slots.size() * kHeads * kTiles;
-    std::vector<float> maxima(places, std::nanf("")), sums(maxima), values(places * kHeadDim, std::nanf(""));
-    std::vector<float> folded(q.size(), std::nanf(""));
+    std::vector<float> maxima(places, std::nanf("")), sums(maxima),
+        values(places * static_cast<size_t>(columns()), std::nanf(""));
+    std::vector<float> folded(results, std::nanf(""));
     std::vector<uint32_t> arrivals(slots.size() * kCacheHeads, 0);
     const std::vector<int32_t> heads = {0, 1, 2, 3}, first_heads = {0, 2, 4};
-    AttendTilesParameters split{.attend = p,
-                                .of_rows = {maxima.data(), sums.data(), values.data(), kTiles},
-                                .heads = heads.data(),
-                                .first_heads = first_heads.data(),
-                                .arrivals = arrivals.data(),
-                                .groups = kCacheHeads,
-                                .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim))};
+    AttendTilesParameters split{
+        .attend = p,
+        .of_rows = {maxima.data(), sums.data(), values.data(), kTiles},
+        .heads = heads.data(),
+        .first_heads = first_heads.data(),
+        .arrivals = arrivals.data(),
+        .groups = kCacheHeads,
+        .shared_bytes = static_cast<int32_t>(attend_tiles_bytes(kHeadDim, shape.is_latent ? 1 : 2))};
     split.attend.y = folded.data();
     grid.blocks = 3;
     grid.shared_bytes = static_cast<size_t>(split.shared_bytes);
@@ -127,7 +135,7 @@ class Attend : public testing::TestWithParam<Attention> {
     EXPECT_EQ(std::memcmp(folded.data(), y.data(), y.size() * sizeof(float)), 0);
     EXPECT_THAT(arrivals, testing::Each(0u));
     // The same, folded by a launch of its own.
-    std::vector<float> apart(q.size(), std::nanf(""));
+    std::vector<float> apart(results, std::nanf(""));
     split.attend.y = apart.data();
     split.arrivals = nullptr;
     EXPECT_EQ(simt::run(*simt::find_kernel("attend_tiles_f32"), grid, &split), "");
@@ -186,16 +194,18 @@ TEST_P(Attend, WeighsWhatEachRowSees) {
   for (size_t row = 0; row < slots.size(); ++row) {
     if (GetParam().turning > 0 && row != 0 && row != 4) continue;  // a ring has lost what others see
     for (int head = 0; head < kHeads; ++head) {
-      const size_t at = (row * kHeads + static_cast<size_t>(head)) * kHeadDim;
-      for (int i = 0; i < kHeadDim; ++i) {
+      const size_t query = row * kHeads + static_cast<size_t>(head), at = query * kHeadDim;
+      for (int i = 0; i < columns(); ++i) {
         const double value =
             slots[row] < 0 ? 0 : expected(slots[row], positions[row], head, i, q.data() + at, pinned_q.data() + at);
-        ASSERT_NEAR(up[at + static_cast<size_t>(i)], value, 4e-6) << row << " " << head << " " << i;
+        ASSERT_NEAR(up[query * static_cast<size_t>(columns()) + static_cast<size_t>(i)], value, 4e-6)
+            << row << " " << head << " " << i;
       }
     }
   }
-  EXPECT_EQ(std::memcmp(up.data(), run(slots, positions, q, pinned_q, simt::Order::kDown).data(), count * 4), 0);
-  EXPECT_EQ(std::memcmp(up.data(), run(slots, positions, q, pinned_q, simt::Order::kShuffled).data(), count * 4), 0);
+  for (const simt::Order order : {simt::Order::kDown, simt::Order::kShuffled}) {
+    EXPECT_EQ(std::memcmp(up.data(), run(slots, positions, q, pinned_q, order).data(), up.size() * 4), 0);
+  }
   // A row alone.
   const std::vector<float> own(q.begin(), q.begin() + kHeads * kHeadDim);
   const std::vector<float> own_pinned(pinned_q.begin(), pinned_q.begin() + kHeads * kHeadDim);
@@ -210,7 +220,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Attention{.name = "ring", .window = 60, .turning = 2},
                     Attention{.name = "pinned ring", .window = 60, .pinned = 4, .turning = 2, .has_pinned_q = true},
                     Attention{.name = "soft cap", .soft_cap = 2.0f}, Attention{.name = "slopes", .has_slopes = true},
-                    Attention{.name = "sinks", .window = 90, .has_sinks = true}),
+                    Attention{.name = "sinks", .window = 90, .has_sinks = true},
+                    Attention{.name = "latent", .is_latent = true},
+                    Attention{.name = "latent window", .window = 100, .is_latent = true}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), ' ', '_');
@@ -235,6 +247,7 @@ TEST_P(AttendFold, AddsTilesInOrderHoweverManyThereAre) {
     p.attend.rows = {nullptr, 1};
     p.attend.heads = 2;
     p.attend.head_dim = kHeadDim;
+    p.attend.value_columns = kHeadDim;
     p.of_rows = {maxima.data(), const_cast<float*>(sums.data()), const_cast<float*>(values.data()), tiles};
     const simt::Grid grid{
         .blocks = 2, .threads = kAttendThreads, .shared_bytes = kAttendFoldSharedBytes, .order = GetParam()};

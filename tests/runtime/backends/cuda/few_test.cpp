@@ -241,9 +241,9 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
         AppendParameters{x.data() + kWidth, of_append.data(), slot.data(), position.data(), 2 * kWidth, tiles, rows,
                          kHeads, kHeadDim});
     HeadsParameters heads{};
-    heads.parts[0] = {x.data(), queries.data(), nullptr, 2 * kWidth, kWidth, norm, turn, kHeads};
-    heads.parts[1] = {x.data(), nullptr, keys.data(), 2 * kWidth, 0, norm, turn, kHeads};
-    heads.parts[2] = {x.data() + kWidth, nullptr, values.data(), 2 * kWidth, 0, {}, {}, kHeads};
+    heads.parts[0] = {x.data(), queries.data(), nullptr, 2 * kWidth, kWidth, norm, turn, {}, kHeads};
+    heads.parts[1] = {x.data(), nullptr, keys.data(), 2 * kWidth, 0, norm, turn, {}, kHeads};
+    heads.parts[2] = {x.data() + kWidth, nullptr, values.data(), 2 * kWidth, 0, {}, {}, {}, kHeads};
     heads.slot = slot.data();
     heads.position = position.data();
     heads.tiles = tiles;
@@ -255,6 +255,48 @@ TEST_P(Few, PrepareHeadsAsNormTurnAndAppend) {
     EXPECT_EQ(keys, cache);
     EXPECT_EQ(values, of_append);
   }
+}
+
+TEST_P(Few, JoinHeadsOfNormedAndTurnedColumns) {
+  constexpr int kOwn = 37, kTurned = 10, kHeadDim = kOwn + kTurned, kHalf = 4;
+  constexpr int kStride = kHeadDim + 5;
+  const Bits x = random_bf16(kRows * kStride, 1), weight = random_bf16(kOwn, 2);
+  std::vector<float> cosines(kRows * kHalf), sines(cosines.size());
+  for (size_t i = 0; i < cosines.size(); ++i) {
+    cosines[i] = std::cos(static_cast<float>(i));
+    sines[i] = std::sin(static_cast<float>(i));
+  }
+  const std::vector<int32_t> slot = {0, -1, 1}, position = {5, 3, 70};
+  const CacheTiles tiles{2 * kHeadDim * kTileTokens, kHeadDim * kTileTokens, 2, 0};
+  const Norm norm{weight.data(), nullptr, 1e-5f, 0.0f, 0, 0, 1};
+  const Turn turn{cosines.data(), sines.data(), kHalf, 1};
+  const RowCount rows{nullptr, kRows};
+  // One after the other.
+  Bits normed(kRows * kOwn, 0x7fff), turned(kRows * kTurned, 0x7fff), joined(kRows * kHeadDim, 0x7fff);
+  Bits cache(4 * kHeadDim * kTileTokens, 0x7fff), keys(cache), queries(joined);
+  run("rms_norm_bf16", kRows, kNormThreads, 256,
+      RmsNormParameters{x.data(), normed.data(), kStride, kOwn, norm, rows, 1, kOwn});
+  run("turn_bf16", kRows, kTurnThreads, 0,
+      TurnParameters{x.data() + kOwn, turned.data(), kStride, kTurned, turn, rows, 1, kTurned});
+  run("join_heads_2", 1, kMapThreads, 0,
+      JoinHeadsParameters{normed.data(), turned.data(), joined.data(), kOwn, kTurned, kHeadDim, rows, kHeadDim, kOwn,
+                          kTurned});
+  run("append_2", kRows, kAppendThreads, 0,
+      AppendParameters{joined.data(), cache.data(), slot.data(), position.data(), kHeadDim, tiles, rows, 1, kHeadDim});
+  // In one launch, as queries and as keys.
+  HeadsParameters heads{};
+  const HeadsRest rest{x.data() + kOwn, kStride, turn, kTurned};
+  heads.parts[0] = {x.data(), queries.data(), nullptr, kStride, kHeadDim, norm, {}, rest, 1};
+  heads.parts[1] = {x.data(), nullptr, keys.data(), kStride, 0, norm, {}, rest, 1};
+  heads.slot = slot.data();
+  heads.position = position.data();
+  heads.tiles = tiles;
+  heads.rows = rows;
+  heads.heads_of_row = 2;
+  heads.head_dim = kHeadDim;
+  run("prepare_heads_joined_bf16", kRows * heads.heads_of_row, 64, kHeadsSharedBytes, heads);
+  EXPECT_EQ(queries, joined);
+  EXPECT_EQ(keys, cache);
 }
 
 /// A T whose bytes were all 0xff before `clear_padding`.
@@ -289,6 +331,9 @@ TEST(CudaParameters, KeepTheirMembersWherePaddingIsCleared) {
     }
     EXPECT_EQ(part.x_stride, -1);
     EXPECT_EQ(part.y_stride, -1);
+    EXPECT_EQ(part.rest.x, all);
+    EXPECT_EQ(part.rest.x_stride, -1);
+    EXPECT_EQ(part.rest.columns, -1);
     EXPECT_EQ(part.heads, -1);
   }
   EXPECT_EQ(heads.slot, all);

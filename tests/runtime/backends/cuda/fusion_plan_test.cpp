@@ -152,5 +152,25 @@ TEST(CudaFusedHeads, AreNotThoseThatOthersRead) {
             "%k kv_append → heads of %4 attention\n%v kv_append → heads of %4 attention\n");
 }
 
+TEST(CudaFusedHeads, AreJoinedOfColumnsThatAreNormedAndTurnedApart) {
+  EXPECT_EQ(plan_of(R"(
+  %0 = columns(%x) begin=0 end=24 : f32[{0},24]
+  %1 = columns(%x) begin=24 end=32 : f32[{0},8]
+  %2 = rope(%1, %position, %turns) heads=2 pairs="halves" scale=1 : f32[{0},8]
+  %3 = join_heads(%0, %2) heads=2 : f32[{0},32]
+  %4 = columns(%x) begin=0 end=12 : f32[{0},12]
+  %5 = rms_norm(%4) epsilon=1e-05 : f32[{0},12]
+  %6 = columns(%x) begin=12 end=16 : f32[{0},4]
+  %7 = rope(%6, %position, %turns) heads=1 pairs="halves" scale=1 : f32[{0},4]
+  %8 = join_heads(%5, %7) heads=1 : f32[{0},16]
+  kv_append(%8, %k, %slot, %position)
+  %9 = attention(%3, %k, %k, %slot, %position) head_map=[0,0] kernel="decode" scale=1 value_columns=12 : f32[{0},24]
+)",
+                    {.rows = 40}),
+            "%2 rope → heads of %9 attention\n%3 join_heads → heads of %9 attention\n"
+            "%5 rms_norm → heads of %9 attention\n%7 rope → heads of %9 attention\n"
+            "%8 join_heads → heads of %9 attention\n%k kv_append → heads of %9 attention\n");
+}
+
 }  // namespace
 }  // namespace lockstep::cuda

@@ -152,6 +152,83 @@ INSTANTIATE_TEST_SUITE_P(
              .block = 80}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
+/// Products by head.
+class ProductHeads : public testing::TestWithParam<std::tuple<DType, simt::Order>> {};
+
+TEST_P(ProductHeads, HaveTheBitsOfEachHeadAlone) {
+  const auto& [dtype, order] = GetParam();
+  constexpr int kRows = 37, kHeads = 3, kColumns = 40, kOutputs = 150;
+  constexpr int kStride = kHeads * kColumns + 8;
+  Aligned x = random_elements(dtype, kRows * kStride, 1);
+  Aligned weights = random_elements(dtype, kHeads * kOutputs * kColumns, 2);
+  const FragmentPacking packing{dtype, kOutputs, kColumns, kColumns};
+  Aligned packed(static_cast<size_t>(kHeads * packing.bytes()));
+  const auto of_head = [&](Aligned& all, int head) {
+    return all.bytes().subspan(all.bytes().size() / kHeads * static_cast<size_t>(head));
+  };
+  for (int head = 0; head < kHeads; ++head) packing.pack(of_head(weights, head), of_head(packed, head));
+  const std::vector<SumPart> parts = plain_parts(kColumns);
+  const std::string suffix = "_" + std::string(to_string(dtype));
+  const size_t bytes = kRows * kHeads * kOutputs * size_of(dtype);
+  ProductParameters one{.weights = packed.data(),
+                        .x = x.data(),
+                        .bias = nullptr,
+                        .y = nullptr,
+                        .parts = parts.data(),
+                        .x_stride = kStride,
+                        .y_stride = kHeads * kOutputs,
+                        .y_plane = 0,
+                        .rows = {nullptr, kRows},
+                        .outputs = kOutputs,
+                        .k_steps = static_cast<int32_t>(packing.k_steps()),
+                        .part_count = static_cast<int32_t>(parts.size()),
+                        .is_float = dtype == DType::kFloat32,
+                        .levels = open_levels(parts)};
+  const auto run = [&](const std::string& kernel, const auto& parameters, int64_t blocks, int64_t shared_bytes) {
+    const simt::Grid grid{.blocks = static_cast<int>(blocks),
+                          .threads = kProductThreads,
+                          .shared_bytes = static_cast<size_t>(shared_bytes),
+                          .order = order};
+    EXPECT_EQ(simt::run(*simt::find_kernel((kernel + suffix).c_str()), grid, &parameters), "");
+  };
+  std::vector<std::byte> expected(bytes, kUntouched);
+  for (int head = 0; head < kHeads; ++head) {
+    ProductParameters own = one;
+    own.weights = of_head(packed, head).data();
+    own.x = x.data() + static_cast<size_t>(head * kColumns) * size_of(dtype);
+    own.y = expected.data() + static_cast<size_t>(head * kOutputs) * size_of(dtype);
+    run("product", own, (kOutputs + 15) / 16, kProductSharedBytes);
+  }
+  for (const int64_t rows : {8, kRows}) {
+    const ProductForm form = product_form({.dtype = dtype,
+                                           .rows = rows,
+                                           .outputs = kOutputs,
+                                           .address = reinterpret_cast<uint64_t>(x.data()),
+                                           .stride = kStride,
+                                           .head_columns = kColumns},
+                                          parts);
+    EXPECT_EQ(form.kernel, rows == kRows ? "product_heads_tiles" : "product_heads");
+    std::vector<std::byte> y(bytes, kUntouched);
+    one.y = y.data();
+    one.levels = form.levels;
+    const ProductHeadsParameters parameters{.first = one,
+                                            .x_columns = kColumns,
+                                            .weights = packing.bytes() / static_cast<int64_t>(size_of(dtype)),
+                                            .blocks = form.blocks};
+    run(std::string(form.kernel), parameters, kHeads * form.blocks, form.shared_bytes);
+    EXPECT_EQ(y, expected) << form.kernel;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ProductHeads,
+                         testing::Combine(testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
+                                          testing::Values(simt::Order::kUp, simt::Order::kDown,
+                                                          simt::Order::kShuffled)),
+                         [](const auto& tested) {
+                           return std::string(to_string(std::get<0>(tested.param))) + "_" +
+                                  std::to_string(tested.index);
+                         });
+
 TEST(ProductForm, IsChosenByTheRowsAndTheBlocksThatTheyGive) {
   const auto kernel = [](ProductShape shape, const std::vector<SumPart>& parts) {
     const ProductForm form = product_form(shape, parts);
@@ -171,6 +248,11 @@ TEST(ProductForm, IsChosenByTheRowsAndTheBlocksThatTheyGive) {
   const BlockSplit split{{0, 32}};
   EXPECT_EQ(kernel({.rows = 2048, .outputs = 4096, .stride = 4096}, block_parts(split, 0, 128, 4096)), "product_tiles");
   EXPECT_EQ(kernel({.rows = 2048, .outputs = 4096, .stride = 4100}, block_parts(split, 0, 50, 1600)), "product");
+  // By head: whole heads lie 16 bytes apart, or not.
+  EXPECT_EQ(kernel({.rows = 2048, .outputs = 512, .stride = 2048, .head_columns = 128}, plain_parts(128)),
+            "product_heads_tiles");
+  EXPECT_EQ(kernel({.rows = 2048, .outputs = 512, .stride = 2048, .head_columns = 20}, plain_parts(20)),
+            "product_heads");
   // Sums of 256 leaves leave more open than shared memory holds.
   EXPECT_EQ(kernel({.rows = 2048, .outputs = 4096, .stride = 4096}, block_parts({{0, 256}}, 0, 16, 4096)), "product");
 }
