@@ -98,7 +98,7 @@ def document(outcomes: list[Outcome]) -> str:
     strangers = {outcome.family for outcome in outcomes} - set(FAMILIES)
     if strangers:
         raise SystemExit(f"families without a place in the document: {sorted(strangers)}; add them to FAMILIES")
-    usual = [o for o in outcomes if o.backend == "cpu" and o.files == "safetensors" and o.experts == "columns"]
+    usual = [o for o in outcomes if o.backend == "cpu" and o.experts == "columns"]
     whole = [o for o in outcomes if o.experts == "whole"]
     degrees = sorted({o.tp for o in usual})
 
@@ -136,7 +136,7 @@ def document(outcomes: list[Outcome]) -> str:
         "## Backends",
         "",
         *table(["family", *(backends := sorted({o.backend for o in outcomes}))],
-               by_column([o for o in outcomes if o.files == "safetensors" and o.experts == "columns"],
+               by_column([o for o in outcomes if o.experts == "columns"],
                          lambda o: (o.family,), {name: lambda o, name=name: o.backend == name for name in backends})),
         "## Models behind the rows",
         "",

@@ -1,11 +1,17 @@
 // Every model family gives Hugging Face's tokens and logits. Tests every golden of tests/model/goldens, at several
 // tensor-parallel degrees, chunk sizes, batch shapes, file layouts and on both host backends.
 //
+// The ordinary suite runs each golden once per degree, phase and backend; these runs together have all chunk sizes,
+// batch shapes and file layouts, and over the goldens all pairs of them. The suite Slow runs every combination.
+//
 // Each test records its subject (`Support`), which becomes a cell of docs/support.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iterator>
+#include <set>
+#include <utility>
 
 #include "runtime/checkpoint/model_spec.h"
 #include "tests/model/golden.h"
@@ -21,25 +27,38 @@ constexpr int64_t kCapacity = 64;  // the longest prompt and its new tokens
 constexpr int64_t kChunks[] = {4, 8, 64};
 constexpr int64_t kSlots[] = {1, 3, 5};
 
-void expect_answers(const Golden& golden, const std::filesystem::path& model, const GroupOptions& options,
-                    const std::vector<Row>& rows) {
-  SCOPED_TRACE(::testing::Message() << "chunk " << options.chunk << ", slots " << options.slots);
-  const auto answers = run_rows(model, options, rows);
-  ASSERT_TRUE(answers.has_value()) << answers.error().message;
-  expect_golden(golden, answers.value().rows);
+struct Files {
+  const char* name;
+  const char* description;
+  HashedModelLayout layout;
+};
+
+constexpr Files kFiles[] = {{"one_bin", "bin", {.format = Format::kTorch}},
+                            {"old_bin", "bin, before torch 1.6", {.format = Format::kOldTorch}},
+                            {"sharded_bin", "bin, sharded", {.files = 3, .format = Format::kTorch}},
+                            {"one_safetensors", "safetensors", {}},
+                            {"sharded_safetensors", "safetensors, sharded", {.files = 3}}};
+
+/// What differs between the runs of a golden beside phase, degree and backend.
+struct Shape {
+  int64_t chunk = 64, slots = 5;
+  const Files* files = &kFiles[3];
+};
+
+/// Nine consecutive turns have every pair of chunk and slots, five every layout of files.
+Shape shape_of(size_t turn) {
+  return {.chunk = kChunks[turn % std::size(kChunks)],
+          .slots = kSlots[(turn + turn / std::size(kChunks)) % std::size(kSlots)],
+          .files = &kFiles[turn % std::size(kFiles)]};
 }
 
-/// Three of the nine pairs of chunk and slots; three degrees make up all nine.
-void expect_answers_of_several_shapes(const Golden& golden, const std::vector<Row>& rows, GroupOptions options) {
-  const GoldenModel model(golden, {});
-  for (size_t i = 0; i < std::size(kChunks); ++i) {
-    options.chunk = kChunks[i];
-    options.slots = kSlots[(i + static_cast<size_t>(options.ranks)) % std::size(kSlots)];
-    expect_answers(golden, model.path(), options, rows);
-  }
+const std::vector<std::string>& goldens() {
+  static const std::vector<std::string> names = golden_names(LOCKSTEP_GOLDENS_DIR);
+  return names;
 }
 
-std::vector<std::string> goldens() { return golden_names(LOCKSTEP_GOLDENS_DIR); }
+/// The runs of a golden, in turns: prefill and decode at each degree, the reference backend, whole experts.
+enum class FirstTurn { kPrefill = 0, kDecode = 4, kReference = 8, kWholeExperts = 10 };
 
 using ModelAndRanks = std::tuple<std::string, int>;
 
@@ -49,22 +68,42 @@ std::string name_of(const ::testing::TestParamInfo<ModelAndRanks>& tested) {
 
 class FamilyMatrix : public ::testing::TestWithParam<ModelAndRanks> {
  protected:
+  /// The shape of the run at this degree; every golden begins with another.
+  Shape shape(FirstTurn first) const {
+    const auto golden = std::ranges::find(goldens(), golden_.name) - goldens().begin();
+    return shape_of(static_cast<size_t>(golden + static_cast<int>(first) + ranks_ - 1));
+  }
+
+  void expect_answers(const Shape& shape, GroupOptions options, const std::vector<Row>& rows) const {
+    SCOPED_TRACE(::testing::Message() << "chunk " << shape.chunk << ", slots " << shape.slots << ", files "
+                                      << shape.files->description);
+    const GoldenModel model(golden_, shape.files->layout);
+    options.ranks = ranks_;
+    options.chunk = shape.chunk;
+    options.slots = shape.slots;
+    options.capacity = kCapacity;
+    options.logits = actors::Logits::kWanted;
+    const auto answers = run_rows(model.path(), options, rows);
+    ASSERT_TRUE(answers.has_value()) << answers.error().message;
+    expect_golden(golden_, answers.value().rows);
+  }
+
   const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, std::get<0>(GetParam()));
   const int ranks_ = std::get<1>(GetParam());
 };
 
 TEST_P(FamilyMatrix, PrefillGivesHuggingFacesFirstTokenAndLogits) {
-  record(golden_, {.phase = "prefill", .ranks = ranks_});
+  const Shape own = shape(FirstTurn::kPrefill);
+  record(golden_, {.phase = "prefill", .ranks = ranks_, .files = own.files->description});
   std::vector<Row> rows = golden_.rows();
   for (Row& row : rows) row.parameters.max_new_tokens = 1;
-  expect_answers_of_several_shapes(golden_, rows,
-                                   {.ranks = ranks_, .capacity = kCapacity, .logits = actors::Logits::kWanted});
+  expect_answers(own, {}, rows);
 }
 
 TEST_P(FamilyMatrix, DecodeGivesHuggingFacesTokensAndLogits) {
-  record(golden_, {.ranks = ranks_});
-  expect_answers_of_several_shapes(golden_, golden_.rows(),
-                                   {.ranks = ranks_, .capacity = kCapacity, .logits = actors::Logits::kWanted});
+  const Shape own = shape(FirstTurn::kDecode);
+  record(golden_, {.ranks = ranks_, .files = own.files->description});
+  expect_answers(own, {}, golden_.rows());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyMatrix,
@@ -73,12 +112,9 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyMatrix,
 class FamilyOnReference : public FamilyMatrix {};
 
 TEST_P(FamilyOnReference, GivesHuggingFacesTokensAndLogits) {
-  record(golden_, {.ranks = ranks_, .backend = "reference"});
-  const GoldenModel model(golden_, {});
-  expect_answers(
-      golden_, model.path(),
-      {.backend = "reference", .ranks = ranks_, .slots = 5, .capacity = kCapacity, .logits = actors::Logits::kWanted},
-      golden_.rows());
+  const Shape own = shape(FirstTurn::kReference);
+  record(golden_, {.ranks = ranks_, .files = own.files->description, .backend = "reference"});
+  expect_answers(own, {.backend = "reference"}, golden_.rows());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyOnReference,
@@ -87,12 +123,9 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyOnReference,
 class FamilyWithWholeExperts : public FamilyMatrix {};
 
 TEST_P(FamilyWithWholeExperts, GivesHuggingFacesTokensAndLogits) {
-  record(golden_, {.ranks = ranks_, .experts = "whole"});
-  expect_answers_of_several_shapes(golden_, golden_.rows(),
-                                   {.ranks = ranks_,
-                                    .capacity = kCapacity,
-                                    .experts = partition::ExpertSplit::kWhole,
-                                    .logits = actors::Logits::kWanted});
+  const Shape own = shape(FirstTurn::kWholeExperts);
+  record(golden_, {.ranks = ranks_, .files = own.files->description, .experts = "whole"});
+  expect_answers(own, {.experts = partition::ExpertSplit::kWhole}, golden_.rows());
 }
 
 std::vector<std::string> goldens_with_experts() {
@@ -107,35 +140,45 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyWithWholeExperts,
                          ::testing::Combine(::testing::ValuesIn(goldens_with_experts()), ::testing::Values(1, 2, 3, 4)),
                          name_of);
 
-struct Files {
-  const char* name;
-  const char* description;
-  HashedModelLayout layout;
+/// Every chunk size with every number of slots, and every layout of files.
+class FamilyInEveryShape : public FamilyMatrix {
+ protected:
+  void expect_answers_in_every_shape(const GroupOptions& options) const {
+    for (const int64_t chunk : kChunks) {
+      for (const int64_t slots : kSlots) expect_answers({chunk, slots}, options, golden_.rows());
+    }
+    for (const Files& files : kFiles) expect_answers({.files = &files}, options, golden_.rows());
+  }
 };
 
-void PrintTo(const Files& files, std::ostream* out) { *out << files.description; }
+TEST_P(FamilyInEveryShape, GivesHuggingFacesTokensAndLogits) { expect_answers_in_every_shape({}); }
 
-constexpr Files kFiles[] = {{"one_bin", "bin", {.format = Format::kTorch}},
-                            {"old_bin", "bin, before torch 1.6", {.format = Format::kOldTorch}},
-                            {"sharded_bin", "bin, sharded", {.files = 3, .format = Format::kTorch}},
-                            {"one_safetensors", "safetensors", {}},
-                            {"sharded_safetensors", "safetensors, sharded", {.files = 3}}};
+INSTANTIATE_TEST_SUITE_P(Slow, FamilyInEveryShape,
+                         ::testing::Combine(::testing::ValuesIn(goldens()), ::testing::Values(1, 2, 3, 4)), name_of);
 
-class FamilyFiles : public ::testing::TestWithParam<std::tuple<std::string, Files>> {};
+class WholeExpertsInEveryShape : public FamilyInEveryShape {};
 
-TEST_P(FamilyFiles, GiveHuggingFacesTokens) {
-  const auto& [name, files] = GetParam();
-  const Golden golden = read_golden(LOCKSTEP_GOLDENS_DIR, name);
-  record(golden, {.ranks = 2, .files = files.description});
-  const GoldenModel model(golden, files.layout);
-  expect_answers(golden, model.path(), {.ranks = 2, .slots = 5, .chunk = 64, .capacity = kCapacity}, golden.rows());
+TEST_P(WholeExpertsInEveryShape, GiveHuggingFacesTokensAndLogits) {
+  expect_answers_in_every_shape({.experts = partition::ExpertSplit::kWhole});
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyFiles,
-                         ::testing::Combine(::testing::ValuesIn(goldens()), ::testing::ValuesIn(kFiles)),
-                         [](const auto& tested) {
-                           return std::get<0>(tested.param) + "_" + std::get<1>(tested.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Slow, WholeExpertsInEveryShape,
+                         ::testing::Combine(::testing::ValuesIn(goldens_with_experts()), ::testing::Values(1, 2, 3, 4)),
+                         name_of);
+
+TEST(Shapes, OfEveryGoldenHaveEachPairOfChunkAndSlotsAndEachLayoutOfFiles) {
+  for (size_t golden = 0; golden < goldens().size(); ++golden) {
+    std::set<std::pair<int64_t, int64_t>> pairs;
+    std::set<const Files*> files;
+    for (size_t turn = golden; turn < golden + static_cast<size_t>(FirstTurn::kWholeExperts); ++turn) {
+      const Shape shape = shape_of(turn);
+      pairs.emplace(shape.chunk, shape.slots);
+      files.insert(shape.files);
+    }
+    EXPECT_EQ(pairs.size(), std::size(kChunks) * std::size(kSlots)) << goldens()[golden];
+    EXPECT_EQ(files.size(), std::size(kFiles)) << goldens()[golden];
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::model

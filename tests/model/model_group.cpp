@@ -187,8 +187,9 @@ Result<GroupAnswer> run_rows(const std::filesystem::path& model, const GroupOpti
   const transport::WaitOptions wait{.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(60)};
   std::optional<conformance::ThreadHosts> hosts;
   if (!options.hosts.empty()) hosts.emplace(options.hosts);
-  const Run run{model, options, transport::loopback::make_group(options.ranks), hosts ? &*hosts : nullptr,
-                wait,  *session};
+  // Tests run side by side: ranks that spin would take cores from each other.
+  const auto group = transport::loopback::make_group(options.ranks, 1 << 20, transport::Crowding::kCrowded);
+  const Run run{model, options, group, hosts ? &*hosts : nullptr, wait, *session};
   std::vector<std::optional<Error>> errors(static_cast<size_t>(options.ranks));
   int graphs = 0;
   std::vector<std::thread> threads;
