@@ -95,6 +95,15 @@ class Delivered : public ::testing::TestWithParam<std::string> {
     }
   }
 
+  /// `count` of the requests.
+  static std::vector<Request> in_turn(const std::vector<Request>& requests, size_t count) {
+    std::vector<Request> chosen;
+    for (const size_t i : cuts_in_turn(LOCKSTEP_GOLDENS_DIR, GetParam(), requests.size(), count)) {
+      chosen.push_back(requests[i]);
+    }
+    return chosen;
+  }
+
   const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, GetParam());
   const GoldenModel folder_{golden_, {}};
   const Model model_ = Model::open(folder_.path(), {.dtype = DType::kFloat32}).value();
@@ -105,6 +114,7 @@ TEST_P(Delivered, TokensAreFollowedByTheSameOnesAtAnyDegree) {
   Request scored = requests.front();
   scored.model_logprobs = 3;
   requests.push_back(scored);
+  requests = in_turn(requests, requests.size() / 2);
   const auto alone = Group::alone().value();
   const auto reference = open(*alone);
   const std::vector<std::vector<Answer>> expected = answers(*reference, requests);
@@ -134,6 +144,7 @@ TEST_P(Delivered, AnEndTokenIsTheEnd) {
 TEST_P(Delivered, TokensAreFollowedByDraftedOnes) {
   std::vector<Request> requests = requests_of(golden_, model_, /*with_code=*/false);
   requests.erase(requests.begin() + 2, requests.begin() + 5);  // those chosen by the host
+  requests = in_turn(requests, 1);
   const auto group = Group::threads(2).value();
   const auto engine = open(*group, {.drafting = {.tokens = 2, .model = std::nullopt, .lookup_ngram = 2}});
   const std::vector<std::vector<Answer>> expected = answers(*engine, requests);

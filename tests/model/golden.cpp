@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -69,6 +70,16 @@ std::vector<std::string> golden_names(const std::filesystem::path& directory) {
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<size_t> cuts_in_turn(const std::filesystem::path& directory, const std::string& name, size_t all,
+                                 size_t count) {
+  if (std::getenv("LOCKSTEP_EVERY_CUT") != nullptr) count = all;
+  const std::vector<std::string> names = golden_names(directory);
+  const auto first = static_cast<size_t>(std::ranges::find(names, name) - names.begin()) * count;
+  std::vector<size_t> cuts;
+  for (size_t i = 0; i < count; ++i) cuts.push_back((first + i) % all);
+  return cuts;
 }
 
 Golden read_golden(const std::filesystem::path& directory, const std::string& name) {

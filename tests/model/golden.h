@@ -41,6 +41,11 @@ std::vector<std::string> golden_names(const std::filesystem::path& directory);
 /// Reads the golden called `name`.
 Golden read_golden(const std::filesystem::path& directory, const std::string& name);
 
+/// Which `count` of the cuts (or requests …) 0 … `all` − 1 the golden called `name` is tried with: other ones than its
+/// neighbours. All of them where LOCKSTEP_EVERY_CUT is set, as in the slow tests.
+std::vector<size_t> cuts_in_turn(const std::filesystem::path& directory, const std::string& name, size_t all,
+                                 size_t count);
+
 /// Reads long_prompt.json, whose one row is a prompt of 32,768 hashed tokens. Written by
 /// tools/make_long_prompt_golden.py.
 Golden read_long_prompt(const std::filesystem::path& directory);

@@ -227,7 +227,9 @@ TEST(Invariance, IsSeenToBeLostWhereSumsAreTakenByRank) {
   };
   EXPECT_GE(losses(DType::kFloat32, cpu::best_isa()), static_cast<std::ptrdiff_t>(models.size()) - 1);
   std::ptrdiff_t lost = 0;
-  for (const cpu::Isa isa : cpu::available_isas()) lost += losses(DType::kBFloat16, isa);
+  for (const cpu::Isa isa : cpu::available_isas()) {
+    if (lost == 0) lost = losses(DType::kBFloat16, isa);
+  }
   EXPECT_GE(lost, 1);
 }
 

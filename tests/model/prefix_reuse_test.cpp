@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -109,7 +110,9 @@ TEST_P(Reused, HasTheBitsOfAFreshPrefill) {
   const std::vector<Turn> turns = turns_of(golden);
   const Heard fresh = hear(model.path(), 1, without_reuse(options_of(1, 64)), turns);
   EXPECT_EQ(fresh.ids[0], Ids(golden.tokens.back().begin(), golden.tokens.back().begin() + 12));
-  for (const auto& [ranks, slots, chunk] : {std::tuple{1, 1, 64}, {2, 3, 16}, {3, 2, 5}}) {
+  constexpr std::tuple<int, int64_t, int64_t> kCuts[] = {{1, 1, 64}, {2, 3, 16}, {3, 2, 5}};
+  for (const size_t cut : cuts_in_turn(LOCKSTEP_GOLDENS_DIR, GetParam(), std::size(kCuts), 1)) {
+    const auto& [ranks, slots, chunk] = kCuts[cut];
     SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << slots << " slots, chunk " << chunk);
     const Heard heard = hear(model.path(), ranks, options_of(slots, chunk), turns);
     expect_same(heard, fresh);
