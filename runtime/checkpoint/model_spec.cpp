@@ -16,6 +16,38 @@ using nlohmann::json;
 
 constexpr int64_t kMaxConfigBytes = int64_t{64} << 20;
 
+/// A model type that has no reader.
+struct MissingType {
+  std::string_view name;
+  std::string_view family;
+  std::string_view needs;  // what its layers have and this program lacks
+};
+
+constexpr std::string_view kScan = "Mamba layers (a state-space scan)";
+constexpr std::string_view kScan2 = "Mamba-2 layers (a state-space scan)";
+constexpr std::string_view kIndexer = "attention to the tokens that an indexer chooses";
+constexpr std::string_view kShortConvolutions = "layers of gated short convolutions";
+
+constexpr MissingType kMissingTypes[] = {
+    {"bamba", "Bamba", kScan2},
+    {"deepseek_v32", "DeepSeek-V3.2", kIndexer},
+    {"falcon_h1", "Falcon-H1", "Mamba-2 (a state-space scan) beside attention"},
+    {"falcon_mamba", "Falcon Mamba", kScan},
+    {"glm_moe_dsa", "GLM-5", kIndexer},
+    {"granitemoehybrid", "Granite 4.0", kScan2},
+    {"jamba", "Jamba", kScan},
+    {"kimi_linear", "Kimi Linear", "a delta rule with a decay for each channel of a key"},
+    {"lfm2", "LFM2", kShortConvolutions},
+    {"lfm2_moe", "LFM2-MoE", kShortConvolutions},
+    {"mamba", "Mamba", kScan},
+    {"mamba2", "Mamba-2", kScan2},
+    {"mimo_v2_flash", "MiMo-V2-Flash", "values narrower than keys, and other heads where there is a window"},
+    {"minimax", "MiniMax-01", "lightning attention"},
+    {"nemotron_h", "Nemotron-H", kScan2},
+    {"recurrent_gemma", "RecurrentGemma", "layers of gated linear recurrences (RG-LRU)"},
+    {"zamba2", "Zamba2", kScan2},
+};
+
 /// All model types, by name.
 std::vector<ModelType> model_types() {
   std::vector<ModelType> types;
@@ -44,8 +76,11 @@ Result<ModelType> model_type_of(const KeyReader& config) {
   for (const ModelType& type : types) {
     if (type.name == name) return type;
   }
-  return unsupported(config, "model_type", fmt::format("\"{}\"", name),
-                     fmt::format("one of: {}", fmt::join(supported_model_types(), ", ")));
+  std::string found = fmt::format("\"{}\"", name);
+  for (const MissingType& type : kMissingTypes) {
+    if (type.name == name) found += fmt::format(" ({}), which needs {}", type.family, type.needs);
+  }
+  return unsupported(config, "model_type", found, fmt::format("one of: {}", fmt::join(supported_model_types(), ", ")));
 }
 
 }  // namespace

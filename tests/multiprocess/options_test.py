@@ -187,6 +187,11 @@ class Contradictions(program.Folder):
                 self.expect_refusal(code, *words, arguments=("--model", program.MODEL, "--prompt", "hello",
                                                              "--max-new-tokens", "4", *options))
 
+    def test_a_model_type_that_is_not_supported_is_refused_with_what_it_needs(self):
+        (self.folder / "config.json").write_text(json.dumps({"model_type": "mimo_v2_flash", "hidden_size": 64}))
+        self.expect_refusal(3, "mimo_v2_flash", "MiMo-V2-Flash", "values narrower than keys", "choose a model",
+                            arguments=("--model", self.folder, "--prompt", "hello", "--max-new-tokens", "4"))
+
 
 if __name__ == "__main__":
     program.start_tests("tools/fetch_demo_model.py")

@@ -178,10 +178,30 @@ TEST(ParseSpec, ListsEveryFamily) {
 }
 
 TEST(ParseSpec, NamesTheSupportedModelTypes) {
-  const auto spec = parse(with("model_type", "mamba"));
+  const auto spec = parse(with("model_type", "abacus"));
   ASSERT_FALSE(spec.has_value());
   EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported);
-  EXPECT_THAT(spec.error().message, HasSubstr("config.json: model_type: found \"mamba\", expected one of: bloom, "));
+  EXPECT_THAT(spec.error().message, HasSubstr("config.json: model_type: found \"abacus\", expected one of: bloom, "));
+}
+
+TEST(ParseSpec, SaysWhatWellKnownModelTypesNeedThatItLacks) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"bamba", "(Bamba), which needs Mamba-2 layers"},
+      {"falcon_h1", "(Falcon-H1), which needs Mamba-2"},
+      {"granitemoehybrid", "(Granite 4.0), which needs Mamba-2 layers"},
+      {"kimi_linear", "(Kimi Linear), which needs a delta rule"},
+      {"lfm2", "(LFM2), which needs layers of gated short convolutions"},
+      {"lfm2_moe", "(LFM2-MoE), which needs layers of gated short convolutions"},
+      {"mimo_v2_flash", "(MiMo-V2-Flash), which needs values narrower than keys"},
+      {"nemotron_h", "(Nemotron-H), which needs Mamba-2 layers"},
+  };
+  for (const auto& [type, words] : cases) {
+    const auto spec = parse(with("model_type", type));
+    ASSERT_FALSE(spec.has_value()) << type;
+    EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported) << type;
+    EXPECT_THAT(spec.error().message, HasSubstr(std::string("\"") + type + "\" " + words)) << type;
+    EXPECT_THAT(spec.error().message, HasSubstr("expected one of: bloom, ")) << type;
+  }
 }
 
 TEST(ParseSpec, RefusesWhatItCannotRun) {
