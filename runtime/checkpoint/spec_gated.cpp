@@ -98,7 +98,7 @@ Result<ModelSpec> read_mistral3(const KeyReader& config) {
   LOCKSTEP_TRY(const auto text, config.object("text_config"));
   if (!text) return config.wrong("text_config", "an object");
   LOCKSTEP_TRY(const std::string model_type, text->text_or("model_type", "mistral"));
-  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral, std::nullopt);
+  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral, kNoIdle);
   if (model_type == "ministral3") return read_text_part(config, /*tied=*/true, read_ministral3, kMinistral3Idle);
   if (model_type == "mistral4") return read_mistral4_part(config);
   return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "mistral, ministral3 or mistral4");

@@ -139,10 +139,12 @@ Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& sp
     return heads;
   }
   const json& all = *config.find("per_layer_config");
+  const size_t digits = std::to_string(spec.layers - 1).size();  // transformers writes numbers of one width: 05
   json first;
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    const auto found = all.find(std::to_string(layer));
-    const json of_layer = found == all.end() ? json::object() : *found;
+    const std::string name = std::to_string(layer);
+    const auto padded = all.find(fmt::format("{:0>{}}", name, digits)), plain = all.find(name);
+    const json of_layer = padded != all.end() ? *padded : plain != all.end() ? *plain : json::object();
     if (spec.window(layer) == 0 && first.is_null()) first = of_layer;
     if (of_layer == (spec.window(layer) == 0 ? first : json::object())) continue;
     return unsupported(config, "per_layer_config", fmt::format("{} of layer {}", of_layer.dump(), layer),

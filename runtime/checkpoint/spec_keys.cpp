@@ -266,6 +266,7 @@ Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelS
 Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise) {
   if (config.is_null("sliding_window")) return std::optional<int64_t>();
   if (!config.has("sliding_window")) return otherwise;
+  if (*config.find("sliding_window") == 0) return std::optional<int64_t>();
   LOCKSTEP_TRY(const int64_t window, config.integer("sliding_window", kPositions));
   return std::optional<int64_t>(window);
 }
@@ -386,6 +387,7 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
   KeyReader::Names asked{"model_type"};
   const KeyReader reader(text, part->origin(), &asked);
   LOCKSTEP_TRY_VOID(require_plain_weights(reader, "text_config"));
+  LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
   LOCKSTEP_TRY(ModelSpec spec, read(reader));
   if (idle) LOCKSTEP_TRY_VOID(require_known_keys(text, reader, asked, *idle));
   return spec;

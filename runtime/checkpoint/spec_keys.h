@@ -72,7 +72,8 @@ Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_ty
 /// Reads `attention_bias`, of q, k, v and the output.
 Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelSpec& spec);
 
-/// The key `sliding_window`: `otherwise` if absent, none if null.
+/// The key `sliding_window`: `otherwise` if absent, none if null or 0 (as Qwen2-MoE writes a window that is not in
+/// use).
 Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise);
 
 /// Sets `window`, if there is one, for all layers.

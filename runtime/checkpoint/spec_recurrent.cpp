@@ -116,6 +116,7 @@ Result<ModelSpec> read_qwen3_next(const KeyReader& config) {
   FamilyKeys keys = qwen_expert_keys();
   keys.layers.otherwise = 48;
   keys.vocabulary.otherwise = 151936;
+  LOCKSTEP_TRY_VOID(require_switch(config, "use_sliding_window", false));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "qwen3_next", keys));
   LOCKSTEP_TRY_VOID(read_qwen_layers(config, spec));
   LOCKSTEP_TRY(spec.router.sum_to_one, config.boolean_or("norm_topk_prob", true));

@@ -69,7 +69,8 @@ TEST(ParseMinistral, RefusesLayersThatItCannotRun) {
         "layer_types: found \"chunked_attention\""},
        {{{"layer_types", {"full_attention", 1}}}, kUnsupported, "layer_types: found 1"},
        {{{"layer_types", sliding}, {"sliding_window", nullptr}}, kInvalid, "sliding_window: found no window in use"},
-       {{{"sliding_window", 0}}, kInvalid, "sliding_window: found 0"}});
+       {{{"layer_types", sliding}, {"sliding_window", 0}}, kInvalid, "sliding_window: found no window in use"},
+       {{{"sliding_window", -1}}, kInvalid, "sliding_window: found -1"}});
 }
 
 TEST(ParseMistral, RefusesARotationOfPartOfTheHead) {

@@ -291,6 +291,16 @@ TEST(ParseGemma4, ReadsTheHeadsOfItsGlobalLayersInEitherForm) {
   EXPECT_EQ(parse(with(smallest("gemma4_text"), saved)).value(), spec);
 }
 
+// Transformers writes the numbers of more than ten layers with two digits.
+TEST(ParseGemma4, FindsTheHeadsOfALayerWhoseNumberIsPadded) {
+  const json heads = {{"head_dim", 32}};
+  const json twelve = with(smallest("gemma4_text"), {{"num_hidden_layers", 12}});
+  const auto spec = parse(with(twelve, {{"per_layer_config", {{"05", heads}, {"11", heads}}}}));
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  EXPECT_EQ(spec.value(), parse(with(twelve, {{"per_layer_config", {{"5", heads}, {"11", heads}}}})).value());
+  EXPECT_EQ(spec.value().global_heads->head_dim, 32);
+}
+
 TEST(ParseGemma4, UsesGlobalKeyValueHeadsOnlyWhereKeysAreValues) {
   const json keys = {{"num_global_key_value_heads", 2}};
   EXPECT_EQ(parse(with(smallest("gemma4_text"), keys)).value().global_heads->key_value_heads, 4);
