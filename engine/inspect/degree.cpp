@@ -159,16 +159,29 @@ Extent extent_of(const partition::Partition& partition, int64_t (*size)(const pa
   return extent;
 }
 
-std::vector<int64_t> shared_heads(const partition::Partition& partition) {
+namespace {
+
+template <typename HeadsOf>
+std::vector<int64_t> held_by_several(const partition::Partition& partition, const HeadsOf& heads_of) {
   std::map<int64_t, int> holders;
   for (const partition::RankPart& part : partition.parts) {
-    for (int64_t head = part.heads.key_value.begin; head < part.heads.key_value.end; ++head) ++holders[head];
+    for (int64_t head = heads_of(part).begin; head < heads_of(part).end; ++head) ++holders[head];
   }
   std::vector<int64_t> shared;
   for (const auto& [head, ranks] : holders) {
     if (ranks > 1) shared.push_back(head);
   }
   return shared;
+}
+
+}  // namespace
+
+std::vector<int64_t> shared_heads(const partition::Partition& partition) {
+  return held_by_several(partition, [](const partition::RankPart& part) { return part.heads.key_value; });
+}
+
+std::vector<int64_t> shared_global_heads(const partition::Partition& partition) {
+  return held_by_several(partition, [](const partition::RankPart& part) { return part.global.heads; });
 }
 
 bool fits(const PlanSetting& setting, const WorkingDegree& degree) {

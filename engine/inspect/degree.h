@@ -26,6 +26,8 @@ Extent extent_of(const partition::Partition& partition, int64_t (*size)(const pa
 
 /// The key/value heads that several ranks hold, ascending.
 std::vector<int64_t> shared_heads(const partition::Partition& partition);
+/// The same in the layers with the spec's global heads.
+std::vector<int64_t> shared_global_heads(const partition::Partition& partition);
 
 /// A degree that works.
 struct WorkingDegree {

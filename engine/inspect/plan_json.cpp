@@ -42,11 +42,9 @@ Json machine_of(const PlanReport& report) {
 }
 
 Json memory_of(const cost::RankMemory& memory) {
-  return {{"weights", memory.weights.value},
-          {"cache", memory.cache.value},
-          {"slots", memory.slots.value},
-          {"workspace", memory.workspace.value},
-          {"total", memory.total().value}};
+  return {{"weights", memory.weights.value},         {"cache", memory.cache.value},
+          {"recurrences", memory.recurrences.value}, {"slots", memory.slots.value},
+          {"workspace", memory.workspace.value},     {"total", memory.total().value}};
 }
 
 Json range(const Range& r) { return {r.begin, r.end}; }
@@ -57,6 +55,7 @@ Json ranks_of(const WorkingDegree& degree) {
     const RankPart& part = degree.partition.parts[rank];
     ranks.push_back({{"query_heads", range(part.heads.query)},
                      {"key_value_heads", range(part.heads.key_value)},
+                     {"global_key_value_heads", range(part.global.heads)},
                      {"mlp_columns", range(part.mlp_columns)},
                      {"vocabulary", range(part.vocabulary)},
                      {"experts", range(part.experts)},
@@ -65,7 +64,8 @@ Json ranks_of(const WorkingDegree& degree) {
   return ranks;
 }
 
-void add_parts(const partition::Partition& partition, Json& json) {
+/// Heads that the model has in some layers only are null without such layers.
+void add_parts(const checkpoint::ModelSpec& spec, const partition::Partition& partition, Json& json) {
   const auto extent = [&](int64_t (*size)(const RankPart&)) -> Json {
     const Extent e = extent_of(partition, size);
     return {{"least", e.least}, {"most", e.most}};
@@ -73,6 +73,13 @@ void add_parts(const partition::Partition& partition, Json& json) {
   json["query_heads"] = extent([](const RankPart& p) { return p.heads.query.size(); });
   json["key_value_heads"] = extent([](const RankPart& p) { return p.heads.key_value.size(); });
   json["shared_key_value_heads"] = shared_heads(partition);
+  json["global_key_value_heads"] = json["shared_global_key_value_heads"] = json["delta_heads"] = nullptr;
+  if (spec.global_heads) {
+    json["global_key_value_heads"] = extent([](const RankPart& p) { return p.global.heads.size(); });
+    json["shared_global_key_value_heads"] = shared_global_heads(partition);
+  }
+  if (!spec.delta_layers.empty())
+    json["delta_heads"] = extent([](const RankPart& p) { return p.delta_heads.query.size(); });
   json["gqa"] = std::string(partition::name_of(partition.gqa));
   json["mlp_columns"] = extent([](const RankPart& p) { return p.mlp_columns.size(); });
   json["vocabulary"] = extent([](const RankPart& p) { return p.vocabulary.size(); });
@@ -86,7 +93,7 @@ Json degree_of(const PlanReport& report, const Degree& degree) {
     return json;
   }
   const WorkingDegree& working = *degree.working;
-  add_parts(working.partition, json);
+  add_parts(report.setting.spec, working.partition, json);
   json["memory"] = memory_of(working.memory[static_cast<size_t>(working.fullest)]);
   json["memory"]["fullest_rank"] = working.fullest;
   if (report.setting.devices) json["memory"]["padding"] = working.padding;

@@ -1,6 +1,7 @@
 #include "shards/cost/memory.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -10,13 +11,16 @@ namespace {
 using graph::Graph;
 using graph::ValueKind;
 
-/// The caches: what the slots' sequences have been so far.
-std::set<std::string_view> cache_names(const Graph& graph) {
-  std::set<std::string_view> names;
+enum class CacheKind { kOfTokens, kRecurrence };
+
+/// The caches by name: what the slots' sequences have been so far.
+std::map<std::string_view, CacheKind> caches_of(const Graph& graph) {
+  std::map<std::string_view, CacheKind> caches;
   for (const graph::Node& node : graph.nodes) {
-    for (const graph::ValueId state : graph::sequence_states(node)) names.insert(graph.value(state).name);
+    const CacheKind kind = graph::is_recurrence(node.op) ? CacheKind::kRecurrence : CacheKind::kOfTokens;
+    for (const graph::ValueId state : graph::sequence_states(node)) caches.emplace(graph.value(state).name, kind);
   }
-  return names;
+  return caches;
 }
 
 /// The most bytes of inputs and results that are live at one node.
@@ -53,16 +57,20 @@ RankMemory memory_of(const shards::ShardGraphs& graphs) {
   RankMemory memory;
   std::set<std::string_view> counted;
   for (const Graph* graph : graphs.all()) {
-    const std::set<std::string_view> caches = cache_names(*graph);
+    const auto caches = caches_of(*graph);
     for (size_t v = 0; v < graph->values.size(); ++v) {
       const graph::Value& value = graph->values[v];
       const bool stays = value.kind == ValueKind::kWeight || value.kind == ValueKind::kState;
       if (!stays || !counted.insert(value.name).second) continue;
-      Bytes& kind = value.kind == ValueKind::kWeight ? memory.weights
-                    : caches.contains(value.name)    ? memory.cache
-                                                     : memory.slots;
-      const graph::ValueId id(static_cast<int32_t>(v));
-      kind += Bytes(value.kind == ValueKind::kWeight ? graph::stored_bytes(*graph, id) : value.type.bytes());
+      if (value.kind == ValueKind::kWeight) {
+        memory.weights += Bytes(graph::stored_bytes(*graph, graph::ValueId(static_cast<int32_t>(v))));
+        continue;
+      }
+      const auto cache = caches.find(value.name);
+      (cache == caches.end() ? memory.slots : memory.cache) += Bytes(value.type.bytes());
+      if (cache != caches.end() && cache->second == CacheKind::kRecurrence) {
+        memory.recurrences += Bytes(value.type.bytes());
+      }
     }
     memory.workspace += Bytes(workspace_of(*graph));
   }

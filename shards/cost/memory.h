@@ -12,7 +12,8 @@ struct RankMemory {
   Bytes weights;  // all held weights
   Bytes cache;    // keys and values of all slots at full capacity; of layers with a window, as much as the window needs
   Bytes slots;    // the other states: lengths, parameters and histories of the slots
-  Bytes workspace;  // results that are live at the same time, per graph
+  Bytes workspace;         // results that are live at the same time, per graph
+  Bytes recurrences = {};  // of `cache`: what recurrent layers carry, the same for any length
 
   Bytes states() const { return cache + slots; }
   Bytes total() const { return weights + cache + slots + workspace; }

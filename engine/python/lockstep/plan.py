@@ -37,8 +37,11 @@ class Plan(dict[str, Any]):
                 rows.append((degree["degree"], degree["reason"]))
                 continue
             memory, predicted = degree["memory"], degree["predicted"]
-            heads, kv = ("{least}-{most}".format(**degree[name]) if degree[name]["least"] != degree[name]["most"]
-                         else degree[name]["most"] for name in ("query_heads", "key_value_heads"))
+            heads, kv, of_global = (
+                extent and ("{least}-{most}".format(**extent) if extent["least"] != extent["most"] else extent["most"])
+                for extent in map(degree.get, ("query_heads", "key_value_heads", "global_key_value_heads")))
+            if of_global is not None:
+                kv = f"{kv}, without a window {of_global}"
             rows.append((degree["degree"], "over the budget" if degree["fits"] is False else "works", heads, kv,
                          mebibytes(memory["weights"]), mebibytes(memory["cache"]), mebibytes(memory["total"]),
                          predicted["decode_tokens_per_s"], predicted["prefill_tokens_per_s"],

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "engine/model/served_spec.h"
 #include "runtime/core/ids.h"
@@ -17,6 +18,7 @@ using inspect::Extent;
 using inspect::extent_of;
 using inspect::PlanReport;
 using inspect::PlanSetting;
+using inspect::shared_global_heads;
 using inspect::shared_heads;
 using inspect::WorkingDegree;
 using partition::RankPart;
@@ -44,22 +46,62 @@ std::string share_of_budget(const PlanReport& report, const WorkingDegree& degre
   return fmt::format("  {:>5.0f}%{}", 100 * share, fits(report.setting, degree) ? " fits" : " OVER");
 }
 
-std::string holdings_row(const PlanReport& report, int ranks, const WorkingDegree& degree) {
-  const partition::Partition& parts = degree.partition;
-  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
-  const auto extent = [&](int64_t (*size)(const RankPart&)) { return to_string(extent_of(parts, size)); };
-  std::string row =
-      fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}", ranks,
-                  extent([](const RankPart& p) { return p.heads.query.size(); }),
-                  extent([](const RankPart& p) { return p.heads.key_value.size(); }), ranges_of(shared_heads(parts)),
-                  extent([](const RankPart& p) { return p.mlp_columns.size(); }),
-                  extent([](const RankPart& p) { return p.vocabulary.size(); }));
-  if (report.setting.spec.experts > 0) {
-    row += fmt::format("  {:>7}", extent([](const RankPart& p) { return p.experts.size(); }));
+/// A column of the parts that ranks hold; the cell of a degree.
+struct Column {
+  std::string_view title;
+  size_t width;  // at least
+  std::function<std::string(const partition::Partition&)> cell;
+};
+
+std::vector<Column> columns_of(const checkpoint::ModelSpec& spec) {
+  using partition::Partition;
+  const auto extent = [](int64_t (*size)(const RankPart&)) {
+    return [size](const Partition& parts) { return to_string(extent_of(parts, size)); };
+  };
+  // Of layers with a window | without one, where their heads differ.
+  const auto both = [&spec](const std::string& usual, const std::string& global) {
+    return spec.global_heads ? fmt::format("{} | {}", usual, global) : usual;
+  };
+  std::vector<Column> columns = {
+      {"q heads", 7, extent([](const RankPart& p) { return p.heads.query.size(); })},
+      {"kv heads", 8,
+       [both](const Partition& parts) {
+         return both(to_string(extent_of(parts, [](const RankPart& p) { return p.heads.key_value.size(); })),
+                     to_string(extent_of(parts, [](const RankPart& p) { return p.global.heads.size(); })));
+       }},
+      {"kv shared", 9, [both](const Partition& parts) {
+         return both(ranges_of(shared_heads(parts)), ranges_of(shared_global_heads(parts)));
+       }}};
+  if (!spec.delta_layers.empty()) {
+    columns.push_back({"delta heads", 11, extent([](const RankPart& p) { return p.delta_heads.query.size(); })});
   }
-  return row + fmt::format("  {:>11} {:>11} {:>11} {:>11}{}\n", lockstep::to_string(memory.weights),
-                           lockstep::to_string(memory.cache), lockstep::to_string(memory.slots + memory.workspace),
-                           lockstep::to_string(memory.total()), share_of_budget(report, degree));
+  columns.push_back({spec.experts > 0 ? "expert cols" : "MLP columns", 11,
+                     extent([](const RankPart& p) { return p.mlp_columns.size(); })});
+  columns.push_back({"vocabulary", 13, extent([](const RankPart& p) { return p.vocabulary.size(); })});
+  if (spec.experts > 0) columns.push_back({"experts", 7, extent([](const RankPart& p) { return p.experts.size(); })});
+  return columns;
+}
+
+/// The columns' cells of all degrees, a line for each degree, as wide as the widest; the titles come first.
+std::vector<std::string> parts_of(const PlanReport& report) {
+  std::vector<std::string> lines(report.degrees.size() + 1);
+  for (const Column& column : columns_of(report.setting.spec)) {
+    std::vector<std::string> cells = {std::string(column.title)};
+    for (const Degree& degree : report.degrees) {
+      cells.push_back(degree.working ? column.cell(degree.working->partition) : "");
+    }
+    size_t width = column.width;
+    for (const std::string& cell : cells) width = std::max(width, cell.size());
+    for (size_t line = 0; line < lines.size(); ++line) lines[line] += fmt::format("  {:>{}}", cells[line], width);
+  }
+  return lines;
+}
+
+std::string memory_row(const PlanReport& report, const WorkingDegree& degree) {
+  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
+  return fmt::format("  {:>11} {:>11} {:>11} {:>11}{}\n", lockstep::to_string(memory.weights),
+                     lockstep::to_string(memory.cache), lockstep::to_string(memory.slots + memory.workspace),
+                     lockstep::to_string(memory.total()), share_of_budget(report, degree));
 }
 
 /// One line for adjacent degrees that do not work, with the partition's error for the first.
@@ -89,16 +131,32 @@ std::string fallbacks(const PlanReport& report) {
   return text;
 }
 
-std::string holdings(const PlanReport& report) {
-  const bool has_experts = report.setting.spec.experts > 0;
-  std::string text = "what each rank holds (least-most of the ranks), and the memory of the fullest one\n";
-  text += fmt::format("  {:>4}  {:>7}  {:>8}  {:>9}  {:>11}  {:>13}{}  {:>11} {:>11} {:>11} {:>11}{}\n", "TP",
-                      "q heads", "kv heads", "kv shared", has_experts ? "expert cols" : "MLP columns", "vocabulary",
-                      has_experts ? "  experts" : "", "weights", "KV", "other", "sum",
-                      report.setting.budget ? "  of budget" : "");
+/// What the table does not say of layers that differ.
+std::string notes_on_layers(const PlanReport& report) {
+  std::string text;
+  if (report.setting.spec.global_heads) text += "  kv heads and those shared: of layers with a window | without one\n";
   for (const Degree& degree : report.degrees) {
-    if (degree.working) text += holdings_row(report, degree.ranks, *degree.working);
+    if (!degree.working) continue;
+    const Bytes carried = degree.working->memory[static_cast<size_t>(degree.working->fullest)].recurrences;
+    if (carried.value == 0) continue;
+    text += fmt::format("  TP {}: {} of KV are what recurrent layers carry, whatever the length\n", degree.ranks,
+                        lockstep::to_string(carried));
   }
+  return text;
+}
+
+std::string holdings(const PlanReport& report) {
+  const std::vector<std::string> parts = parts_of(report);
+  std::string text = "what each rank holds (least-most of the ranks), and the memory of the fullest one\n";
+  text += fmt::format("  {:>4}{}  {:>11} {:>11} {:>11} {:>11}{}\n", "TP", parts.front(), "weights", "KV", "other",
+                      "sum", report.setting.budget ? "  of budget" : "");
+  for (size_t i = 0; i < report.degrees.size(); ++i) {
+    const Degree& degree = report.degrees[i];
+    if (degree.working) {
+      text += fmt::format("  {:>4}{}{}", degree.ranks, parts[i + 1], memory_row(report, *degree.working));
+    }
+  }
+  text += notes_on_layers(report);
   text += refusals(report.degrees) + fallbacks(report);
   for (const Degree& degree : report.degrees) {
     if (!degree.working || !is_wasteful(*degree.working)) continue;
