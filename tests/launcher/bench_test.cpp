@@ -56,8 +56,8 @@ TEST(BenchFormulas, CountTheWindowOfALayerThatHasOne) {
   spec.windows = {1, 0};
   spec.pinned_sinks = 1;
   // 4 tokens: 10 pairs in the layer without a window; 1 + 2 + 2 + 2 in the other.
-  spec.intermediate_size = spec.vocabulary = 0;
-  EXPECT_DOUBLE_EQ(flops_per_token(spec, 4), 2 * 2 * (8 * (2 * 8 + 2 * 4)) + 4.0 * 8 * (10 + 7) / 4);
+  const double all = flops_of_token(tiny_spec(), {.prompt_tokens = 4}).value().prefill;
+  EXPECT_DOUBLE_EQ(flops_of_token(spec, {.prompt_tokens = 4}).value().prefill, all - 4.0 * 8 * (10 - 7) / 4);
 }
 
 TEST(BenchFormulas, CountTheExpertsThatAreChosen) {
@@ -86,7 +86,27 @@ TEST(BenchFormulas, CountTwoOperationsForEachMultiplyAddOfAPrompt) {
   // 3 tokens: 2·3·(2·576) of linear layers, 2·8·32 of the head for the last row, and in each of 2 layers, for each of 2
   // heads, 1 + 2 + 3 = 6 pairs of tokens with 2·4 for the score and 2·4 for the value.
   constexpr double kPrompt = 2 * 3 * 1152 + 2 * 8 * 32 + 2 * 2 * 6 * (8 + 8);
-  EXPECT_DOUBLE_EQ(flops_per_token(tiny_spec(), 3), kPrompt / 3);
+  EXPECT_DOUBLE_EQ(flops_of_token(tiny_spec(), {.prompt_tokens = 3}).value().prefill, kPrompt / 3);
+}
+
+// One token: the linear layers and the head, and attention to 3 + 4 / 2 tokens.
+TEST(BenchFormulas, CountTheOperationsOfATokenAtTheMeanLengthWhateverTheBatch) {
+  constexpr double kToken = 2 * 1152 + 2 * 8 * 32 + 2 * 2 * 5 * (8 + 8);
+  for (const int64_t batch : {1, 7}) {
+    const BenchShape shape{.batch = batch, .prompt_tokens = 3, .new_tokens = 4};
+    EXPECT_DOUBLE_EQ(flops_of_token(tiny_spec(), shape).value().decode, kToken);
+  }
+}
+
+TEST(BenchFormulas, CountTheExpertsOfATokenAndTheRouter) {
+  checkpoint::ModelSpec spec = tiny_spec();
+  spec.mlp = checkpoint::Mlp::kExperts;
+  spec.experts = 4;
+  spec.experts_per_token = 3;
+  const BenchShape shape{.prompt_tokens = 3, .new_tokens = 4};
+  // In each of 2 layers: 3 experts in the place of one MLP, and the router.
+  EXPECT_DOUBLE_EQ(flops_of_token(spec, shape).value().decode,
+                   flops_of_token(tiny_spec(), shape).value().decode + 2 * 2 * (2 * 3 * 8 * 16 + 8 * 4));
 }
 
 TEST(BenchFormulas, AreToldInHelpAndTable) {

@@ -20,9 +20,11 @@
 // The output head runs once, for the last row:
 //
 //   FLOPs per prompt = 2 · S · (weights of all linear layers) + 2 · hidden · vocabulary
-//                      + 4 · query heads · head_dim · Σ over layers of the attended pairs of tokens
+//                      + 2 · query heads · (key + value elements) · Σ over layers of the attended pairs of tokens
 //   FLOPs per token  = FLOPs per prompt / S
 //   of_peak          = FLOPs per token · prefill tokens/s / dot probe
+//
+// They are those of the model's graphs on one rank (shards/cost/step_work.h), which also count recurrences.
 //
 // FLOPs of a decode token: the linear layers, the head, and attention to the mean length of a sequence. With many
 // sequences they may be the limit before the bytes are:
@@ -34,6 +36,7 @@
 #include <string_view>
 
 #include "runtime/checkpoint/model_spec.h"
+#include "runtime/core/result.h"
 #include "runtime/graph/graph.h"
 #include "shards/cost/step_work.h"
 
@@ -61,11 +64,14 @@ DecodeBytes decode_bytes(const graph::Graph& decode, const BenchShape& shape);
 /// Bytes read per token; `all` is the sum over the ranks.
 double bytes_per_token(const DecodeBytes& all, const BenchShape& shape);
 
-/// Floating-point operations to prefill one token of a prompt.
-double flops_per_token(const checkpoint::ModelSpec& spec, int64_t prompt_tokens);
+/// Floating-point operations of one token.
+struct TokenFlops {
+  double prefill = 0;  // on average over a prompt
+  double decode = 0;   // at a sequence's mean length
+};
 
-/// Floating-point operations to decode one token of one sequence at mean length.
-double decode_flops_per_token(const checkpoint::ModelSpec& spec, const BenchShape& shape);
+/// The operations of `spec`, all ranks together. Fails as `make_partition`.
+Result<TokenFlops> flops_of_token(const checkpoint::ModelSpec& spec, const BenchShape& shape);
 
 /// The formulas as text, for --help and the table's footer.
 std::string_view formulas();

@@ -193,7 +193,7 @@ Result<std::unique_ptr<FastModel>> load_fast(const BenchCommand& command, group:
 }
 
 /// The report's facts from the plan, before anything runs.
-BenchReport report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
+Result<BenchReport> report_of(const BenchCommand& command, const group::Member& member, const model::Plan& plan) {
   BenchReport report;
   report.model = (command.random_weights ? command.config : command.model.directory).string();
   report.backend = command.engine.backend;
@@ -205,9 +205,10 @@ BenchReport report_of(const BenchCommand& command, const group::Member& member, 
   report.shape = command.shape;
   report.prefill_chunk = plan.model.shard.chunk;
   report.max_seq_len = plan.model.shard.capacity;
-  report.flops_per_token = flops_per_token(plan.model.spec, command.shape.prompt_tokens);
+  LOCKSTEP_TRY(const TokenFlops flops, flops_of_token(plan.model.spec, command.shape));
+  report.flops_per_token = flops.prefill;
+  report.decode_flops_per_token = flops.decode;
   report.kv = command.kv == KvMemory::kFresh ? "fresh" : "kept";
-  report.decode_flops_per_token = decode_flops_per_token(plan.model.spec, command.shape);
   report.one_clock = device::on_one_host(plan.places);
   return report;
 }
@@ -220,7 +221,7 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
   LOCKSTEP_TRY_VOID(member.all_succeeded(prepared.has_value() ? Result<void>(ok()) : prepared.error()));
   const Setting& setting = prepared.value();
   LOCKSTEP_TRY(const model::Plan plan, agree_on_plan(command, member, setting));
-  BenchReport report = report_of(command, member, plan);
+  LOCKSTEP_TRY(BenchReport report, report_of(command, member, plan));
   member.phases().enter("connect");
   LOCKSTEP_TRY(const group::ChosenCommunicator chosen,
                group::make_communicator(member, setting.options.communicator, plan.places));
