@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
+#include "engine/model/served_spec.h"
+#include "shards/shard_graphs.h"
 #include "tests/model/golden.h"
 
 namespace lockstep::model {
@@ -13,7 +16,8 @@ namespace {
 constexpr int64_t kCapacity = 64;
 constexpr int64_t kGroup = 16;  // several in each leaf of these small models
 
-class Int8Model : public ::testing::TestWithParam<const char*> {
+/// A golden's model in 8 bits.
+class Int8Model : public ::testing::TestWithParam<std::string> {
  protected:
   std::vector<RowAnswer> run(GroupOptions options, int64_t group = kGroup) const {
     options.capacity = kCapacity;
@@ -53,13 +57,13 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Int8Model,
                          ::testing::Values("llama_nine_heads_llama3_tied",  // a table that is also the head
                                            "gpt2_scaled_by_layer",          // biases
                                            "neox_parallel"),                // two sums side by side
-                         [](const auto& test) { return std::string(test.param); });
+                         [](const auto& test) { return test.param; });
 
 TEST_P(Int8Model, GivesTheSameBitsHoweverItIsCut) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const std::vector<RowAnswer> first = run({.slots = 5, .chunk = 64, .dtype = dtype});
     for (const auto& [ranks, chunk, slots, threads] : std::initializer_list<std::tuple<int, int, int, int>>{
-             {1, 4, 1, 1}, {1, 16, 5, 2}, {2, 16, 5, 1}, {3, 7, 3, 1}, {3, 64, 1, 2}}) {
+             {1, 4, 1, 1}, {1, 16, 5, 2}, {2, 16, 5, 1}, {3, 7, 3, 1}}) {  // workers spin: two at most
       SCOPED_TRACE(::testing::Message() << to_string(dtype) << " ranks " << ranks << " chunk " << chunk << " slots "
                                         << slots << " threads " << threads);
       const std::vector<RowAnswer> found =
@@ -90,6 +94,71 @@ TEST_P(Int8Model, StaysNearFloat32AndNearerWithSmallerGroups) {
   EXPECT_LT(coarse, 0.06);
   EXPECT_LT(fine, coarse);
   EXPECT_GT(fine, 1e-5);
+}
+
+checkpoint::ModelSpec spec_of(const std::string& golden) {
+  return checkpoint::parse_spec(read_golden(LOCKSTEP_GOLDENS_DIR, golden).config, golden).value();
+}
+
+std::vector<std::string> goldens(bool with_experts) {
+  std::vector<std::string> names = golden_names(LOCKSTEP_GOLDENS_DIR);
+  std::erase_if(names, [&](const std::string& name) { return (spec_of(name).experts > 0) != with_experts; });
+  return names;
+}
+
+/// Every family whose matrices can be integers.
+class Int8Family : public Int8Model {};
+
+TEST_P(Int8Family, GivesTheSameBitsAtEveryDegreeNearThoseOfFloat32) {
+  const std::vector<RowAnswer> one = run({.slots = 5, .chunk = 64});
+  // These small models lose up to 0.028, Phi-3 with LongRoPE most.
+  EXPECT_LT(mean_difference(one, run({.slots = 5, .chunk = 64}, 0)), 0.04);
+  for (const size_t turn : cuts_in_turn(LOCKSTEP_GOLDENS_DIR, GetParam(), 2, 1)) {
+    const int ranks = 2 + static_cast<int>(turn);
+    const std::vector<RowAnswer> found = run({.ranks = ranks, .slots = 3, .chunk = 7});
+    for (size_t row = 0; row < one.size(); ++row) {
+      EXPECT_EQ(found[row].tokens, one[row].tokens) << ranks << " ranks, row " << row;
+      EXPECT_TRUE(found[row].logits == one[row].logits) << ranks << " ranks, row " << row;
+    }
+  }
+}
+
+/// Matrices that stay in the model's type: what decides between streams and how fast a recurrence forgets, products of
+/// low rank, and those that are not of a layer.
+constexpr const char* kInTheModelsType[] = {".altup.", ".linear_attn.ba_proj", ".laurel.", "model.altup_",
+                                            "model.project_"};
+
+TEST_P(Int8Family, MultipliesByEveryMatrixOfItsLayersIn8Bits) {
+  checkpoint::ModelSpec spec = spec_of(GetParam());
+  spec.int8_group = kGroup;
+  const auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 2).value(), 0,
+                                           {.slots = 2, .chunk = 4, .capacity = kCapacity}, {})
+                          .value();
+  int in_8_bits = 0;
+  for (const graph::Node& node : graphs.prefill.back().nodes) {
+    const bool multiplies =
+        node.op == graph::Op::kLinear || node.op == graph::Op::kLinearBlocks || node.op == graph::Op::kHeadLinear;
+    if (!multiplies) continue;
+    const std::string& name = graphs.prefill.back().value(node.operands[1]).name;
+    const bool is_listed =
+        std::ranges::any_of(kInTheModelsType, [&](const char* part) { return name.find(part) != std::string::npos; });
+    EXPECT_NE(node.has("int8"), is_listed) << name;
+    in_8_bits += node.has("int8") ? 1 : 0;
+  }
+  EXPECT_GE(in_8_bits, 4 * spec.layers);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Int8Family, ::testing::ValuesIn(goldens(/*with_experts=*/false)),
+                         [](const auto& test) { return test.param; });
+
+TEST(Int8Mixtures, AreRefused) {
+  for (const std::string& name : goldens(/*with_experts=*/true)) {
+    const GoldenModel model(read_golden(LOCKSTEP_GOLDENS_DIR, name), {});
+    const auto spec = served_spec(model.path() / "config.json", {.int8_group = 64});
+    ASSERT_FALSE(spec.has_value()) << name;
+    EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported) << name;
+    EXPECT_THAT(spec.error().message, ::testing::HasSubstr("expected a model without experts")) << name;
+  }
 }
 
 }  // namespace
