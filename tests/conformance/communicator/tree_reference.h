@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "runtime/core/block_tree.h"
@@ -35,19 +38,27 @@ inline int64_t tree_width(int64_t leaves) {
   return width;
 }
 
+/// `elements` columns of `node_sum`. Computed once: ranks that are threads ask for the same sums many times.
+inline const std::vector<float>& node_sums(Range node, int64_t leaves, int64_t elements) {
+  static std::mutex mutex;
+  static std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, std::vector<float>> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace({node.begin, node.end, leaves, elements});
+  for (int64_t i = 0; is_new && i < elements; ++i) found->second.push_back(node_sum(node, leaves, i));
+  return found->second;
+}
+
 /// The whole sum, f32 [elements].
-inline std::vector<float> reference_sum(int64_t leaves, int64_t elements) {
-  std::vector<float> sum(static_cast<size_t>(elements));
-  for (int64_t i = 0; i < elements; ++i) sum[i] = node_sum({0, tree_width(leaves)}, leaves, i);
-  return sum;
+inline const std::vector<float>& reference_sum(int64_t leaves, int64_t elements) {
+  return node_sums({0, tree_width(leaves)}, leaves, elements);
 }
 
 /// The contribution of a rank, f32 [its roots, elements].
 inline std::vector<float> reference_roots(const BlockSplit& split, int rank, int64_t elements) {
   std::vector<float> values;
   for (const Range& root : split.roots_of(rank)) {
-    const Range node{root.begin, root.begin + tree_width(root.size())};
-    for (int64_t i = 0; i < elements; ++i) values.push_back(node_sum(node, root.end, i));
+    const auto& sums = node_sums({root.begin, root.begin + tree_width(root.size())}, root.end, elements);
+    values.insert(values.end(), sums.begin(), sums.end());
   }
   return values;
 }
