@@ -1,13 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "engine/drivers.h"
 #include "launcher/cli/command_line.h"
-#include "tests/model/tiny_models.h"
+#include "tests/launcher/plan_run.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -15,29 +13,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
 const std::filesystem::path kPlans = LOCKSTEP_PLANS_DIR;
 const std::filesystem::path kShapes = LOCKSTEP_SHAPES_DIR;
-
-/// 9 query and 3 key/value heads.
-constexpr const char* kNineHeads = R"({
-  "model_type": "llama", "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 9,
-  "num_key_value_heads": 3, "head_dim": 4, "intermediate_size": 72, "hidden_act": "silu", "vocab_size": 96,
-  "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true,
-  "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2})";
-
-struct Printed {
-  Result<void> result;
-  std::string text;
-};
-
-Printed run(const PlanCommand& command) {
-  ::testing::internal::CaptureStdout();
-  Result<void> result = plan(command);
-  std::fflush(stdout);
-  return {result, ::testing::internal::GetCapturedStdout()};
-}
 
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), {"lockstep", "plan"});
@@ -48,30 +26,6 @@ std::string contents_of(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-/// The JSON of a plan for a tiny model.
-class PlanRun : public ::testing::Test {
- protected:
-  Json planned(const char* config, PlanCommand command) {
-    const model::TinyModel model(config);
-    command.model.directory = model.path();
-    command.json = model.path() / "plan.json";
-    printed_ = run(command);
-    EXPECT_TRUE(printed_.result.has_value()) << printed_.result.error().message;
-    return Json::parse(std::ifstream(*command.json));
-  }
-  const std::string& text() const { return printed_.text; }
-
- private:
-  Printed printed_{ok(), ""};
-};
-
-PlanCommand small_plan(int max_tp) {
-  PlanCommand command;
-  command.max_tp = max_tp;
-  command.new_tokens = 4;
-  return command;
 }
 
 TEST_F(PlanRun, RefusesDegreesThatNeuronDevicesDoNotHave) {
@@ -198,69 +152,6 @@ TEST_F(PlanRun, CostsWindowsWhatTheyNeed) {
   const int64_t shorter = planned(model::kTinyGemma3, command)["degrees"][0]["memory"]["cache"];
   // Of 6 layers one sees everything: keys and values of 1 head of 4.
   EXPECT_EQ(windowed - shorter, 32 * 2 * 4 * 4);
-}
-
-/// 6 layers, of which the last has no window and other heads: 1 key/value head of 8 instead of 2 of 4.
-constexpr const char* kGlobalHeads = R"({
-  "model_type": "gemma4_text", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 6, "vocab_size": 32,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64,
-  "sliding_window": 8, "attention_k_eq_v": true, "global_head_dim": 8, "num_global_key_value_heads": 1,
-  "hidden_size_per_layer_input": 0, "dtype": "float32"})";
-
-TEST_F(PlanRun, TellsTheHeadsOfAllLayersWhereTheyDiffer) {
-  const Json two = planned(kGlobalHeads, small_plan(4))["degrees"][1];
-  EXPECT_EQ(two["key_value_heads"], (Json{{"least", 1}, {"most", 1}}));
-  EXPECT_EQ(two["shared_key_value_heads"], Json::array());
-  EXPECT_EQ(two["global_key_value_heads"], (Json{{"least", 1}, {"most", 1}}));
-  EXPECT_EQ(two["shared_global_key_value_heads"], Json::array({0}));
-  EXPECT_EQ(two["ranks"][1]["global_key_value_heads"], Json::array({0, 1}));
-  EXPECT_THAT(text(), AllOf(HasSubstr("\n     2        2     1 | 1     none | 0           16"),
-                            HasSubstr("\n     4        1     1 | 1      0-1 | 0            8"),
-                            HasSubstr("kv heads and those shared: of layers with a window | without one\n")));
-  EXPECT_TRUE(planned(kNineHeads, small_plan(1))["degrees"][0]["global_key_value_heads"].is_null());
-  EXPECT_THAT(text(), Not(HasSubstr("|")));
-}
-
-// Latent attention: a token's row of 16 + 4 elements is key and value, on every rank.
-TEST_F(PlanRun, CostsALatentCacheItsOneRowOfAToken) {
-  constexpr const char* kLatent = R"({
-    "model_type": "deepseek_v3", "hidden_size": 16, "intermediate_size": 32, "moe_intermediate_size": 16,
-    "num_hidden_layers": 3, "vocab_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": null,
-    "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 4,
-    "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "max_position_embeddings": 64,
-    "dtype": "float32"})";
-  PlanCommand command = small_plan(2);
-  command.engine.slots = 3;
-  command.engine.capacity = 64;
-  for (const Json& degree : planned(kLatent, command)["degrees"]) {
-    EXPECT_EQ(degree["memory"]["cache"], 3 * 64 * 3 * (16 + 4) * 4);
-    EXPECT_EQ(degree["memory"]["recurrences"], 0);
-    EXPECT_EQ(degree["key_value_heads"], (Json{{"least", 1}, {"most", 1}}));
-  }
-}
-
-// Three layers of the delta rule and one with attention: 2 key/value heads of 4.
-TEST_F(PlanRun, TellsWhatRecurrentLayersCarryWhateverTheLength) {
-  constexpr const char* kRecurrent = R"({
-    "model_type": "qwen3_5_text", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 4, "vocab_size": 32,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64,
-    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 4, "linear_value_head_dim": 4,
-    "linear_conv_kernel_dim": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
-    "partial_rotary_factor": 0.5}, "dtype": "float32"})";
-  PlanCommand command = small_plan(2);
-  int64_t carried = 0;
-  for (const int64_t capacity : {32, 64}) {
-    command.engine.capacity = capacity;
-    const Json degrees = planned(kRecurrent, command)["degrees"];
-    const Json& memory = degrees[0]["memory"];
-    EXPECT_EQ(memory["cache"].get<int64_t>() - memory["recurrences"].get<int64_t>(), capacity * 2 * 2 * 4 * 4);
-    EXPECT_EQ(degrees[1]["memory"]["recurrences"].get<int64_t>() * 2, memory["recurrences"].get<int64_t>());
-    EXPECT_EQ(degrees[1]["delta_heads"], (Json{{"least", 2}, {"most", 2}}));
-    if (carried == 0) carried = memory["recurrences"];
-    EXPECT_EQ(memory["recurrences"], carried);
-    EXPECT_GT(carried, 0);
-  }
-  EXPECT_THAT(text(), AllOf(HasSubstr("delta heads"), HasSubstr("of KV are what recurrent layers carry")));
 }
 
 TEST_F(PlanRun, DividesExpertsBothWays) {
