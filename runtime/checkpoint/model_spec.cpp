@@ -118,7 +118,7 @@ Result<ModelSpec> parse_spec(std::string_view config, std::string_view origin) {
       layers != document.end() && !layers->empty() && !read.contains("per_layer_config")) {
     return unsupported(reader, "per_layer_config", describe(*layers), "layers that are all alike");
   }
-  if (type.idle_keys) LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, *type.idle_keys));
+  LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, type.idle_keys));
   return spec;
 }
 

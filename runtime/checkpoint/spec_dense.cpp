@@ -320,16 +320,16 @@ Result<ModelSpec> read_olmoe(const KeyReader& config) {
 }
 
 constexpr ModelType kDenseTypes[] = {
-    {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5, kNoIdle},
+    {"ernie4_5", "Ernie4_5ForCausalLM", read_ernie4_5},
     {"exaone4", "Exaone4ForCausalLM", read_exaone4, kExaone4Idle},
-    {"glm4", "Glm4ForCausalLM", read_glm4, kNoIdle},
-    {"granite", "GraniteForCausalLM", read_granite, kNoIdle},
-    {"granitemoe", "GraniteMoeForCausalLM", read_granitemoe, kNoIdle},
+    {"glm4", "Glm4ForCausalLM", read_glm4},
+    {"granite", "GraniteForCausalLM", read_granite},
+    {"granitemoe", "GraniteMoeForCausalLM", read_granitemoe},
     {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", read_hunyuan_v1_dense, kHunYuanIdle},
-    {"olmo2", "Olmo2ForCausalLM", read_olmo2, kNoIdle},
+    {"olmo2", "Olmo2ForCausalLM", read_olmo2},
     {"olmo3", "Olmo3ForCausalLM", read_olmo3, kOlmo3Idle},
-    {"olmoe", "OlmoeForCausalLM", read_olmoe, kNoIdle},
-    {"seed_oss", "SeedOssForCausalLM", read_seed_oss, kNoIdle},
+    {"olmoe", "OlmoeForCausalLM", read_olmoe},
+    {"seed_oss", "SeedOssForCausalLM", read_seed_oss},
     {"smollm3", "SmolLM3ForCausalLM", read_smollm3, kSmolLm3Idle},
     {"stablelm", "StableLmForCausalLM", read_stablelm, kStableLmIdle},
     {"starcoder2", "Starcoder2ForCausalLM", read_starcoder2, kStarcoder2Idle},

@@ -280,16 +280,20 @@ constexpr std::string_view kHyV3Idle[] = {
     "num_nextn_predict_layers",  // transformers leaves these layers out
 };
 
+// Experts have their own function; older names of other keys.
+constexpr std::string_view kGptOssIdle[] = {"hidden_act", "experts_per_token", "initial_context_length"};
+constexpr std::string_view kMixtralIdle[] = {"router_jitter_noise"};  // training
+
 constexpr ModelType kExpertTypes[] = {
     {"dots1", "Dots1ForCausalLM", read_dots1, kDots1Idle},
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", read_ernie4_5_moe, kErnie45MoeIdle},
     {"exaone_moe", "ExaoneMoeForCausalLM", read_exaone_moe, kExaoneMoeIdle},
     {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, kGlm4MoeIdle},
-    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss},
+    {"gpt_oss", "GptOssForCausalLM", read_gpt_oss, kGptOssIdle},
     {"hy_v3", "HYV3ForCausalLM", read_hy_v3, kHyV3Idle},
     {"minimax_m2", "MiniMaxM2ForCausalLM", read_minimax_m2, kMiniMaxM2Idle},
-    {"mixtral", "MixtralForCausalLM", read_mixtral},
-    {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe, kNoIdle},
+    {"mixtral", "MixtralForCausalLM", read_mixtral, kMixtralIdle},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", read_qwen2_moe},
     {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, kQwen3MoeIdle},
 };
 

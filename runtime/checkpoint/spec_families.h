@@ -2,7 +2,6 @@
 // transformers. Private to this folder.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -15,12 +14,9 @@ struct ModelType {
   std::string_view name;
   std::string_view architecture;  // the class in transformers
   Result<ModelSpec> (*read)(const KeyReader&);
-  // Keys without effect beside the common ones (spec_keys.cpp). A key that is neither read nor listed is an error;
-  // without a list, as with the first families, it is ignored.
-  std::optional<std::span<const std::string_view>> idle_keys = std::nullopt;
+  // Keys without effect beside the common ones (spec_keys.cpp). A key that is neither read nor listed is an error.
+  std::span<const std::string_view> idle_keys = {};
 };
-
-inline constexpr std::span<const std::string_view> kNoIdle;
 
 std::span<const ModelType> plain_types();  // LayerNorm, an MLP without a gate
 std::span<const ModelType> gated_types();  // Llama and close variants

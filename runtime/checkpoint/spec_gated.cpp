@@ -98,7 +98,7 @@ Result<ModelSpec> read_mistral3(const KeyReader& config) {
   LOCKSTEP_TRY(const auto text, config.object("text_config"));
   if (!text) return config.wrong("text_config", "an object");
   LOCKSTEP_TRY(const std::string model_type, text->text_or("model_type", "mistral"));
-  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral, kNoIdle);
+  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral);
   if (model_type == "ministral3") return read_text_part(config, /*tied=*/true, read_ministral3, kMinistral3Idle);
   if (model_type == "mistral4") return read_mistral4_part(config);
   return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "mistral, ministral3 or mistral4");
@@ -207,17 +207,37 @@ Result<ModelSpec> read_phi3(const KeyReader& config) {
   return spec;
 }
 
+constexpr std::string_view kLlamaIdle[] = {
+    // of code before transformers' and of other libraries
+    "is_llama_config",
+    "max_sequence_length",
+    "rope_interleaved",
+};
+
+constexpr std::string_view kPhi3Idle[] = {
+    "embd_pdrop",
+    "resid_pdrop",
+    // of the code beside the files, which transformers does not read
+    "attention_bias",
+    "full_attn_mod",
+    "interpolate_factor",
+    "lm_head_bias",
+    "mlp_bias",
+};
+
+constexpr std::string_view kQwenIdle[] = {"use_mrope"};  // of models that read images
+
 constexpr ModelType kGatedTypes[] = {
-    {"llama", "LlamaForCausalLM", read_llama},
+    {"llama", "LlamaForCausalLM", read_llama, kLlamaIdle},
     {"llama4", "Llama4ForConditionalGeneration", read_llama4, kLlama4OuterIdle},
     {"llama4_text", "Llama4ForCausalLM", read_llama4_text, kLlama4Idle},
     {"ministral", "MinistralForCausalLM", read_ministral},
     {"ministral3", "Ministral3ForCausalLM", read_ministral3, kMinistral3Idle},
     {"mistral", "MistralForCausalLM", read_mistral},
     {"mistral3", "Mistral3ForConditionalGeneration", read_mistral3, kMistral3Idle},
-    {"phi3", "Phi3ForCausalLM", read_phi3},
-    {"qwen2", "Qwen2ForCausalLM", read_qwen2},
-    {"qwen3", "Qwen3ForCausalLM", read_qwen3},
+    {"phi3", "Phi3ForCausalLM", read_phi3, kPhi3Idle},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2, kQwenIdle},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3, kQwenIdle},
 };
 
 }  // namespace

@@ -88,8 +88,23 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   return spec;
 }
 
+constexpr std::string_view kGemma3Idle[] = {
+    "full_attention",  // the ropes inside rope_parameters, which the reader takes apart
+    "sliding_attention",
+    "sliding_window_pattern",  // read where layer_types is absent
+    "_sliding_window_pattern",
+    "hidden_act",  // beside hidden_activation
+    "cache_implementation",
+};
+
+/// Beside the text part.
+constexpr std::string_view kGemma3ImageIdle[] = {
+    "vision_config",     "mm_tokens_per_image", "boi_token_index", "eoi_token_index",
+    "image_token_index", "boi_token_id",        "eoi_token_id",    "image_token_id",
+};
+
 Result<ModelSpec> read_gemma3(const KeyReader& config) {
-  return read_text_part(config, /*tied=*/true, read_gemma3_text, std::nullopt);
+  return read_text_part(config, /*tied=*/true, read_gemma3_text, kGemma3Idle);
 }
 
 // ---- Gemma 4 ----
@@ -362,9 +377,9 @@ Result<ModelSpec> read_gemma3n(const KeyReader& config) {
 }
 
 constexpr ModelType kGemmaTypes[] = {
-    {"gemma2", "Gemma2ForCausalLM", read_gemma2},
-    {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3},
-    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text},
+    {"gemma2", "Gemma2ForCausalLM", read_gemma2, kGemma3Idle},
+    {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3, kGemma3ImageIdle},
+    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, kGemma3Idle},
     {"gemma3n", "Gemma3nForConditionalGeneration", read_gemma3n, kGemma3nImageIdle},
     {"gemma3n_text", "Gemma3nForCausalLM", read_gemma3n_text, kGemma3nIdle},
     {"gemma4", "Gemma4ForConditionalGeneration", read_gemma4_images, kGemma4ImageIdle},

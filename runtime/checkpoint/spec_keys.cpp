@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/checkpoint/idle_keys.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -153,40 +155,6 @@ Result<std::vector<bool>> read_layer_types(const KeyReader& config, int64_t laye
   }
   return slides;
 }
-
-/// Keys without effect in every family, by reason.
-constexpr std::string_view kIdleKeys[] = {
-    // training: initial weights, dropout, losses
-    "initializer_range",
-    "attention_dropout",
-    "hidden_dropout",
-    "residual_dropout",
-    "embedding_dropout",
-    "output_router_logits",
-    "router_aux_loss_coef",
-    // slices of the training's matrices; transformers' decoders with rotary positions do not read it
-    "pretraining_tp",
-    // which class of which library, where it came from, how its kernels are chosen
-    "architectures",
-    "auto_map",
-    "transformers_version",
-    "_name_or_path",
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "unsloth_fixed",
-    "unsloth_version",
-    // what the class returns beside logits, and whether it keeps keys and values
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-    "return_dict",
-    "problem_type",
-    "id2label",
-    "label2id",
-    "chunk_size_feed_forward",
-    // maximum of the training of some ropes; the kinds without it do not read it
-    "original_max_position_embeddings",
-};
 
 /// The keys of a rope object that spec_rope.cpp reads for one kind or another; Hunyuan's reader resolves `alpha`.
 constexpr std::string_view kRopeKeys[] = {
@@ -355,8 +323,9 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
                                 std::span<const std::string_view> idle) {
   for (const auto& [key, value] : document.items()) {
     if (value.is_null() || read.contains(key) || contains(idle, key) || contains(kIdleKeys, key)) continue;
-    return unsupported(config, key, describe(value),
-                       "only keys that this program knows, because it may change results");
+    return unsupported(
+        config, key, describe(value),
+        "only keys that this program knows, because it may change results (take it out of the file if not)");
   }
   for (const std::string_view rope : {"rope_scaling", "rope_parameters"}) {
     LOCKSTEP_TRY(const auto object, config.object(rope));
@@ -376,7 +345,7 @@ Result<void> require_known_keys(const nlohmann::json& document, const KeyReader&
 
 Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
                                  const std::function<Result<ModelSpec>(const KeyReader&)>& read,
-                                 std::optional<std::span<const std::string_view>> idle) {
+                                 std::span<const std::string_view> idle) {
   LOCKSTEP_TRY(const auto part, config.object("text_config"));
   if (!part) return config.wrong("text_config", "an object");
   json text = *config.find("text_config");
@@ -389,7 +358,7 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
   LOCKSTEP_TRY_VOID(require_plain_weights(reader, "text_config"));
   LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
   LOCKSTEP_TRY(ModelSpec spec, read(reader));
-  if (idle) LOCKSTEP_TRY_VOID(require_known_keys(text, reader, asked, *idle));
+  LOCKSTEP_TRY_VOID(require_known_keys(text, reader, asked, idle));
   return spec;
 }
 

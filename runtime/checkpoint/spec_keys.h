@@ -99,10 +99,10 @@ Result<void> read_experts(const KeyReader& config, int64_t default_experts, int6
 Result<void> read_exaone_windows(const KeyReader& config, ModelSpec& spec);
 
 /// Reads the `text_config` of a multimodal model, completed by the keys beside it; `tied` is the default of
-/// tie_word_embeddings. With `idle`, refuses every key that `read` does not ask for, except these.
+/// tie_word_embeddings. Refuses every key that `read` does not ask for, except `idle`.
 Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
                                  const std::function<Result<ModelSpec>(const KeyReader&)>& read,
-                                 std::optional<std::span<const std::string_view>> idle);
+                                 std::span<const std::string_view> idle = {});
 
 /// Sets the layers without experts; `size` is the key of their MLP's columns.
 Result<void> read_dense_layers(const KeyReader& config, const std::function<bool(int64_t)>& is_dense, Key<int64_t> size,

@@ -288,16 +288,66 @@ constexpr std::string_view kCohere2Idle[] = {
     "use_qk_norm",
 };
 
+constexpr std::string_view kBloomIdle[] = {
+    // other names of hidden_size, n_layer and n_head
+    "hidden_size", "n_embed", "num_hidden_layers", "num_attention_heads",
+    // of the training's code, which transformers does not read
+    "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "n_inner", "offset_alibi",
+    "seq_length", "skip_bias_add", "skip_bias_add_qkv",
+    "slow_but_exact",  // refused where it would have an effect
+};
+
+constexpr std::string_view kGpt2Idle[] = {
+    // other names of the common sizes
+    "n_embd",
+    "n_head",
+    "n_layer",
+    "n_positions",
+    "n_ctx",
+    // training
+    "attn_pdrop",
+    "embd_pdrop",
+    "resid_pdrop",
+    // of heads that classify
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    // sums of attention are float32 in any case
+    "reorder_and_upcast_attn",
+    "output_past",
+    // GPT-J's code before transformers'
+    "rotary",
+};
+
+constexpr std::string_view kGptNeoxIdle[] = {
+    "classifier_dropout",
+    "attention_probs_dropout_prob",
+    "hidden_dropout_prob",
+    "is_decoder",
+    "partial_rotary_factor",  // rotary_pct says which part turns, rotary_emb_base how fast
+    "rope_theta",
+};
+
+constexpr std::string_view kOptIdle[] = {
+    "_remove_final_layer_norm",  // without a norm before each block there is none
+    "dropout",
+    "activation_dropout",
+    "layerdrop",
+    "init_std",
+};
+
 constexpr ModelType kPlainTypes[] = {
-    {"bloom", "BloomForCausalLM", read_bloom},
+    {"bloom", "BloomForCausalLM", read_bloom, kBloomIdle},
     {"cohere", "CohereForCausalLM", read_cohere, kCohereIdle},
     {"cohere2", "Cohere2ForCausalLM", read_cohere2, kCohere2Idle},
     {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
-    {"gpt2", "GPT2LMHeadModel", read_gpt2},
-    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox},
-    {"gptj", "GPTJForCausalLM", read_gptj},
-    {"nemotron", "NemotronForCausalLM", read_nemotron, kNoIdle},
-    {"opt", "OPTForCausalLM", read_opt},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2, kGpt2Idle},
+    {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox, kGptNeoxIdle},
+    {"gptj", "GPTJForCausalLM", read_gptj, kGpt2Idle},
+    {"nemotron", "NemotronForCausalLM", read_nemotron},
+    {"opt", "OPTForCausalLM", read_opt, kOptIdle},
     {"phi", "PhiForCausalLM", read_phi, kPhiIdle},
 };
 

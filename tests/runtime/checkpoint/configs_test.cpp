@@ -65,23 +65,8 @@ std::vector<json::json_pointer> places_in(const json& config) {
   return places;
 }
 
-/// Model types whose readers refuse keys that they do not know; the first families ignore them.
-std::set<std::string_view> strict_types() {
-  std::set<std::string_view> strict;
-  for (const auto group : {plain_types(), gated_types(), dense_types(), gemma_types(), recurrent_types(),
-                           expert_types(), latent_types()}) {
-    for (const ModelType& type : group) {
-      if (type.idle_keys) strict.insert(type.name);
-    }
-  }
-  return strict;
-}
-
 TEST(Configs, MayHaveNoFurtherKey) {
-  const std::set<std::string_view> strict = strict_types();
-  int tried = 0;
   for (const Config& config : configs()) {
-    if (!strict.contains(config.model_type())) continue;
     for (const json::json_pointer& place : places_in(config.text)) {
       json further = config.text;
       further[place]["mystery"] = nullptr;
@@ -91,10 +76,8 @@ TEST(Configs, MayHaveNoFurtherKey) {
       ASSERT_FALSE(spec.has_value()) << config.name << place.to_string();
       EXPECT_EQ(spec.error().kind, kUnsupported);
       EXPECT_THAT(spec.error().message, ::testing::HasSubstr("mystery: found 2")) << config.name;
-      ++tried;
     }
   }
-  EXPECT_GT(tried, 50);
 }
 
 }  // namespace

@@ -164,12 +164,15 @@ TEST(ParseMistral4, ScalesQueriesAndChoosesBySoftmax) {
 TEST(ParseMistral4, IsTheTextPartOfItsMultimodalConfig) {
   json text = published("mistral4");
   text.erase("tie_word_embeddings");
-  const json outer = {{"model_type", "mistral3"},
-                      {"architectures", {"Mistral3ForConditionalGeneration"}},
-                      {"text_config", text},
-                      {"vision_config", {{"model_type", "pixtral"}}},
-                      {"tie_word_embeddings", false}};
+  json outer = {{"model_type", "mistral3"},
+                {"architectures", {"Mistral3ForConditionalGeneration"}},
+                {"text_config", text},
+                {"vision_config", {{"model_type", "pixtral"}}},
+                {"tie_word_embeddings", false}};
   EXPECT_EQ(parse(outer).value(), parse(published("mistral4")).value());
+  outer["torch_dtype"] = "bfloat16";  // beside the dtype of the text part
+  const auto spec = parse(outer);
+  EXPECT_TRUE(spec.has_value()) << spec.error().message;
 }
 
 }  // namespace lockstep::checkpoint
