@@ -317,7 +317,8 @@ constexpr std::string_view kGpt2Idle[] = {
     // sums of attention are float32 in any case
     "reorder_and_upcast_attn",
     "output_past",
-    // GPT-J's code before transformers'
+    // of GPT-J, whose scores are always scaled and whose code was another before transformers'
+    "scale_attn_weights",
     "rotary",
 };
 

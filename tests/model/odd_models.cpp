@@ -24,8 +24,8 @@ constexpr const char* kGated = R"({"hidden_size": 45, "intermediate_size": 37, "
   "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 10, "max_position_embeddings": 128,
   "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "vocab_size": 67, "tie_word_embeddings": false,
   "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32"})";
-constexpr const char* kPlain = R"({"bos_token_id": 1, "eos_token_id": 2, "layer_norm_epsilon": 1e-5,
-  "torch_dtype": "float32", "tie_word_embeddings": false, "vocab_size": 71, "activation_function": "gelu_new"})";
+constexpr const char* kPlain = R"({"bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "float32",
+  "tie_word_embeddings": false, "vocab_size": 71})";
 
 constexpr Recipe kRecipes[] = {
     {"llama_tied", kGated, R"({"model_type": "llama", "tie_word_embeddings": true})"},
@@ -130,7 +130,7 @@ constexpr Recipe kRecipes[] = {
     {"falcon_grouped", kPlain,
      R"({"model_type": "falcon", "hidden_size": 54, "ffn_hidden_size": 47, "num_hidden_layers": 2,
          "num_attention_heads": 9, "num_kv_heads": 3, "new_decoder_architecture": true, "bias": true,
-         "max_position_embeddings": 128, "activation_function": null})"},
+         "max_position_embeddings": 128})"},
     {"gpt2", kPlain,
      R"({"model_type": "gpt2", "n_positions": 128, "n_embd": 66, "n_layer": 2, "n_head": 11, "n_inner": 47,
          "scale_attn_by_inverse_layer_idx": true})"},

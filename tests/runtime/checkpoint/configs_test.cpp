@@ -65,6 +65,29 @@ std::vector<json::json_pointer> places_in(const json& config) {
   return places;
 }
 
+/// Keys of files on the Hub that transformers does not save; a type's config with them gives the same model.
+TEST(Configs, MayHaveKeysWithoutEffect) {
+  const std::pair<const char*, json> cases[] = {
+      {"bloom", {{"bias_dropout_fusion", true}, {"offset_alibi", 100}, {"unk_token_id", 0}}},
+      {"gemma2", {{"cache_implementation", "hybrid"}, {"hidden_act", "gelu_pytorch_tanh"}}},
+      {"gpt2", {{"n_ctx", 1024}, {"task_specific_params", {{"text-generation", {{"do_sample", true}}}}}}},
+      {"gpt_oss", {{"experts_per_token", 4}, {"initial_context_length", 4096}}},
+      {"gptj", {{"rotary", true}, {"scale_attn_weights", true}, {"tokenizer_class", "GPT2Tokenizer"}}},
+      {"llama", {{"max_sequence_length", 2048}, {"pretraining_tp", 1}, {"unsloth_fixed", true}}},
+      {"opt", {{"activation_dropout", 0.0}, {"prefix", "</s>"}}},
+      {"phi3", {{"full_attn_mod", 1}, {"interpolate_factor", 1}, {"lm_head_bias", false}, {"mlp_bias", false}}},
+      {"qwen2", {{"use_mrope", false}}},
+  };
+  for (const auto& [type, keys] : cases) {
+    json config = goldens().at("saved").at(type);
+    const ModelSpec plain = parse(config).value();
+    config.update(keys);
+    const auto spec = parse(config);
+    ASSERT_TRUE(spec.has_value()) << type << ": " << spec.error().message;
+    EXPECT_EQ(spec.value(), plain) << type;
+  }
+}
+
 TEST(Configs, MayHaveNoFurtherKey) {
   for (const Config& config : configs()) {
     for (const json::json_pointer& place : places_in(config.text)) {
