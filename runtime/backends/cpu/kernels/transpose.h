@@ -1,5 +1,5 @@
 // Values of latent attention: the first columns of a tile of keys, transposed to a tile of values (kv_layout.h).
-// Included by the isa_*.cpp files after lanes.h.
+// Included by the isa_*.cpp files.
 //
 // Sixteen tokens at a time: their 16 lines of the destination stay in the first-level cache while all columns pass. A
 // vector holds 128-bit groups, and every round interleaves the groups of two vectors, so that the last vectors hold
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/backends/cpu/kernels/lanes.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
