@@ -210,7 +210,7 @@ Result<std::vector<Degree>> plan_degrees(const PlanSetting& setting, int most) {
 }
 
 std::string how_to_fit(const PlanSetting& setting, const WorkingDegree& degree) {
-  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
+  const cost::RankMemory& memory = degree.of_fullest();
   const int64_t over = degree.needed() - *setting.budget;
   std::vector<std::string> ways;
   const shards::ShardOptions& shard = setting.shard;

@@ -38,7 +38,8 @@ struct WorkingDegree {
   cost::Prediction predicted;
   std::string gqa_fallback;  // why `gqa` of the setting is not the partition's; empty: as requested
 
-  int64_t needed() const { return memory.at(static_cast<size_t>(fullest)).total().value; }
+  const cost::RankMemory& of_fullest() const { return memory.at(static_cast<size_t>(fullest)); }
+  int64_t needed() const { return of_fullest().total().value; }
 };
 
 struct Degree {

@@ -94,7 +94,7 @@ Json degree_of(const PlanReport& report, const Degree& degree) {
   }
   const WorkingDegree& working = *degree.working;
   add_parts(report.setting.spec, working.partition, json);
-  json["memory"] = memory_of(working.memory[static_cast<size_t>(working.fullest)]);
+  json["memory"] = memory_of(working.of_fullest());
   json["memory"]["fullest_rank"] = working.fullest;
   if (report.setting.devices) json["memory"]["padding"] = working.padding;
   if (!working.gqa_fallback.empty()) json["gqa_fallback"] = working.gqa_fallback;

@@ -225,7 +225,7 @@ constexpr std::string_view kPhi3Idle[] = {
     "mlp_bias",
 };
 
-constexpr std::string_view kQwenIdle[] = {"use_mrope"};  // of models that read images
+constexpr std::string_view kQwen2Idle[] = {"use_mrope"};  // of models that read images
 
 constexpr ModelType kGatedTypes[] = {
     {"llama", "LlamaForCausalLM", read_llama, kLlamaIdle},
@@ -236,8 +236,8 @@ constexpr ModelType kGatedTypes[] = {
     {"mistral", "MistralForCausalLM", read_mistral},
     {"mistral3", "Mistral3ForConditionalGeneration", read_mistral3, kMistral3Idle},
     {"phi3", "Phi3ForCausalLM", read_phi3, kPhi3Idle},
-    {"qwen2", "Qwen2ForCausalLM", read_qwen2, kQwenIdle},
-    {"qwen3", "Qwen3ForCausalLM", read_qwen3, kQwenIdle},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen2, kQwen2Idle},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3, kQwen2Idle},
 };
 
 }  // namespace

@@ -88,7 +88,8 @@ Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   return spec;
 }
 
-constexpr std::string_view kGemma3Idle[] = {
+/// Of Gemma 2 and 3.
+constexpr std::string_view kGemma2Idle[] = {
     "full_attention",  // the ropes inside rope_parameters, which the reader takes apart
     "sliding_attention",
     "sliding_window_pattern",  // read where layer_types is absent
@@ -104,7 +105,7 @@ constexpr std::string_view kGemma3ImageIdle[] = {
 };
 
 Result<ModelSpec> read_gemma3(const KeyReader& config) {
-  return read_text_part(config, /*tied=*/true, read_gemma3_text, kGemma3Idle);
+  return read_text_part(config, /*tied=*/true, read_gemma3_text, kGemma2Idle);
 }
 
 // ---- Gemma 4 ----
@@ -377,9 +378,9 @@ Result<ModelSpec> read_gemma3n(const KeyReader& config) {
 }
 
 constexpr ModelType kGemmaTypes[] = {
-    {"gemma2", "Gemma2ForCausalLM", read_gemma2, kGemma3Idle},
+    {"gemma2", "Gemma2ForCausalLM", read_gemma2, kGemma2Idle},
     {"gemma3", "Gemma3ForConditionalGeneration", read_gemma3, kGemma3ImageIdle},
-    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, kGemma3Idle},
+    {"gemma3_text", "Gemma3ForCausalLM", read_gemma3_text, kGemma2Idle},
     {"gemma3n", "Gemma3nForConditionalGeneration", read_gemma3n, kGemma3nImageIdle},
     {"gemma3n_text", "Gemma3nForCausalLM", read_gemma3n_text, kGemma3nIdle},
     {"gemma4", "Gemma4ForConditionalGeneration", read_gemma4_images, kGemma4ImageIdle},

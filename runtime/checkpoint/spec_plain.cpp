@@ -297,7 +297,7 @@ constexpr std::string_view kBloomIdle[] = {
     "slow_but_exact",  // refused where it would have an effect
 };
 
-constexpr std::string_view kGpt2Idle[] = {
+constexpr std::string_view kGptIdle[] = {
     // other names of the common sizes
     "n_embd",
     "n_head",
@@ -344,9 +344,9 @@ constexpr ModelType kPlainTypes[] = {
     {"cohere", "CohereForCausalLM", read_cohere, kCohereIdle},
     {"cohere2", "Cohere2ForCausalLM", read_cohere2, kCohere2Idle},
     {"falcon", "FalconForCausalLM", read_falcon, kFalconIdle},
-    {"gpt2", "GPT2LMHeadModel", read_gpt2, kGpt2Idle},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2, kGptIdle},
     {"gpt_neox", "GPTNeoXForCausalLM", read_gpt_neox, kGptNeoxIdle},
-    {"gptj", "GPTJForCausalLM", read_gptj, kGpt2Idle},
+    {"gptj", "GPTJForCausalLM", read_gptj, kGptIdle},
     {"nemotron", "NemotronForCausalLM", read_nemotron},
     {"opt", "OPTForCausalLM", read_opt, kOptIdle},
     {"phi", "PhiForCausalLM", read_phi, kPhiIdle},

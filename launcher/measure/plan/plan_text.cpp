@@ -98,7 +98,7 @@ std::vector<std::string> parts_of(const PlanReport& report) {
 }
 
 std::string memory_row(const PlanReport& report, const WorkingDegree& degree) {
-  const cost::RankMemory& memory = degree.memory[static_cast<size_t>(degree.fullest)];
+  const cost::RankMemory& memory = degree.of_fullest();
   return fmt::format("  {:>11} {:>11} {:>11} {:>11}{}\n", lockstep::to_string(memory.weights),
                      lockstep::to_string(memory.cache), lockstep::to_string(memory.slots + memory.workspace),
                      lockstep::to_string(memory.total()), share_of_budget(report, degree));
@@ -137,7 +137,7 @@ std::string notes_on_layers(const PlanReport& report) {
   if (report.setting.spec.global_heads) text += "  kv heads and those shared: of layers with a window | without one\n";
   for (const Degree& degree : report.degrees) {
     if (!degree.working) continue;
-    const Bytes carried = degree.working->memory[static_cast<size_t>(degree.working->fullest)].recurrences;
+    const Bytes carried = degree.working->of_fullest().recurrences;
     if (carried.value == 0) continue;
     text += fmt::format("  TP {}: {} of KV are what recurrent layers carry, whatever the length\n", degree.ranks,
                         lockstep::to_string(carried));

@@ -135,17 +135,17 @@ void AttentionTask::run(std::byte* private_scratch, Part part) const {
   const int64_t rows = q.used_rows();
   const int64_t blocks = (rows + block_tokens - 1) / block_tokens;
   // Units are assigned in alternating order, because later blocks read more.
-  const int64_t per_block = keys.heads * reader_shares;
-  const int64_t units = blocks * per_block;
+  const int64_t units_of_block = keys.heads * reader_shares;
+  const int64_t units = blocks * units_of_block;
   for (int64_t round = 0; round * part.workers < units; ++round) {
     const int64_t unit = round * part.workers + (round % 2 == 0 ? part.worker : part.workers - 1 - part.worker);
     if (unit >= units) continue;
-    run.head = unit % per_block / reader_shares;
+    run.head = unit % units_of_block / reader_shares;
     const Share own = share_of(std::ssize(readers[run.head]),
                                {static_cast<int>(unit % reader_shares), static_cast<int>(reader_shares)});
     run.first_reader = own.begin;
     run.heads = own.end - own.begin;
-    run.begin = unit / per_block * block_tokens;
+    run.begin = unit / units_of_block * block_tokens;
     run.end = std::min(rows, run.begin + block_tokens);
     for (int64_t row = run.begin; prepare && row < run.end; ++row) prepare(row, run.head);
     if (run.heads > 0) run_block(run);

@@ -54,8 +54,9 @@ struct AttentionTask {
   Tensor result;                          // [rows, heads · head_dim of the values]
   std::vector<std::vector<int>> readers;  // per cache head, the query heads that read it
   int64_t block_tokens = 1;               // token rows that share a read of a tile
-  int64_t reader_shares = 1;              // units of work of the query heads that read one cache head; if several:
-  std::function<void(int64_t row, int64_t head)> prepare;  // not set; else called for each row and cache head first
+  int64_t reader_shares = 1;              // into which the readers of a cache head are divided
+  /// If set, called for each row and cache head first. Not with several shares, which would call it once each.
+  std::function<void(int64_t row, int64_t head)> prepare;
 
   static AttentionTask make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                             const std::vector<int64_t>& head_map);
@@ -68,8 +69,7 @@ struct AttentionTask {
   /// Chooses blocks for steps with `rows_per_slot` rows of each sequence: as many units of work as possible.
   void block_for_decode(int64_t rows_per_slot);
 
-  /// Divides the query heads of a cache head if there are fewer units of work than workers; their rows are prepared in
-  /// an earlier stage.
+  /// Divides the query heads of a cache head if there are fewer units of work than workers.
   void share_readers(int64_t rows, int workers);
 
   /// Bytes of scratch for each worker.

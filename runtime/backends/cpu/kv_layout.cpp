@@ -30,7 +30,7 @@ void CacheLayout::copy_values(const Kernels& kernels, int64_t slot, int64_t numb
                               const CacheLayout& values, std::byte* dst) const {
   const int64_t columns = values.head_dim, padded = values.padded_dim();
   if (padded > columns) std::memset(dst, 0, static_cast<size_t>(values.tile_bytes()));
-  const TransposeFunction of_elements = size_of(dtype) == 4 ? kernels.transpose_doubles : kernels.transpose_words;
+  const TransposeFunction of_elements = size_of(dtype) == 4 ? kernels.transpose_32 : kernels.transpose_16;
   (pairs ? kernels.transpose_pairs : of_elements)(tile(slot, number, head), columns, padded, dst);
 }
 

@@ -60,7 +60,7 @@ void Compiler::lower_attention(const Node& node) {
   task.share_readers(graph_.rows, workers_);
   if (HeadWork prepare = heads_before(node); task.reader_shares == 1) {
     task.prepare = std::move(prepare);
-  } else if (prepare) {
+  } else if (prepare) {  // in an earlier stage: every share reads what it makes
     lower_heads(task.q, task.keys.heads, std::move(prepare));
   }
   Scratch* scratch = &program_.scratch;

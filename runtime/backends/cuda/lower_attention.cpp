@@ -14,11 +14,11 @@ using graph::Op;
 
 /// What the tiles of rows may need of the workspace.
 constexpr int64_t kMostSplitBytes = int64_t{64} << 20;
-/// The same where keys are also values: there many query heads have wide results of few bytes of cache.
-constexpr int64_t kMostSplitBytesOfOne = int64_t{256} << 20;
+/// The same where values are columns of the keys: there many query heads have wide results of few bytes of cache.
+constexpr int64_t kMostSplitBytesInKeys = int64_t{256} << 20;
 constexpr int64_t kBlocksOfMultiprocessor = 3;
-/// Tiles, and columns of a group's results, that one block folds; more are folded by a launch of their own, in which
-/// every query head has a block.
+/// Tiles, and columns of a group's results, that one block folds; more are folded by a later launch, in which every
+/// query head has blocks.
 constexpr int64_t kMostFoldedTiles = 64;
 constexpr int64_t kMostFoldedColumns = 4096;
 
@@ -38,6 +38,9 @@ std::vector<int32_t> chunks_of_heads(const std::vector<int64_t>& head_map, int64
   }
   return chunks;
 }
+
+/// Whether a tile of keys holds the values, too.
+bool values_in_keys(const AttendParameters& attend) { return attend.values == attend.keys; }
 
 /// How many queries a row and head has: those for pinned positions may be others.
 int64_t query_sets(const AttendParameters& attend) { return attend.pinned_q == nullptr ? 1 : 2; }
@@ -260,20 +263,18 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
   const int64_t at_once = std::min<int64_t>(widest, is_16 ? kRows16Heads : kRowsHeads);
   const std::vector<int32_t> heads = chunks_of_heads(head_map, at_once);
   const int64_t chunks = std::ssize(heads) / at_once;
+  const auto blocks = [&](int64_t queries) {  // of a part
+    return (attend.rows.rows + queries / at_once - 1) / (queries / at_once) * chunks;
+  };
   const auto emit_rows = [&](const char* kernel, int threads, int64_t queries, int64_t parts, int64_t shared) {
-    const int64_t rows = queries / at_once;
     const AttendRowsParameters parameters{.attend = attend,
                                           .heads = table(std::span<const int32_t>(heads)),
                                           .chunks = static_cast<int32_t>(chunks),
                                           .heads_at_once = static_cast<int32_t>(at_once),
-                                          .rows_of_block = static_cast<int32_t>(rows),
+                                          .rows_of_block = static_cast<int32_t>(queries / at_once),
                                           .parts = static_cast<int32_t>(parts),
                                           .shared_bytes = static_cast<int32_t>(shared)};
-    emit(typed(kernel, cache.dtype), parameters, (attend.rows.rows + rows - 1) / rows * chunks * parts,
-         {.threads = threads, .shared_bytes = shared});
-  };
-  const auto blocks = [&](int64_t queries) {  // of a part
-    return (attend.rows.rows + queries / at_once - 1) / (queries / at_once) * chunks;
+    emit(typed(kernel, cache.dtype), parameters, blocks(queries) * parts, {.threads = threads, .shared_bytes = shared});
   };
   if (chunks == 0) return true;
   if (!is_16) {
@@ -282,7 +283,7 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
   }
   // Where parts give more blocks, a multiprocessor has half of a pair's work at once, and more of it in all.
   const bool is_pair =
-      attend.keys == attend.values && attend.pinned_q == nullptr && 2 * blocks(kRowsQueries) >= bases_.multiprocessors;
+      values_in_keys(attend) && attend.pinned_q == nullptr && 2 * blocks(kRowsQueries) >= bases_.multiprocessors;
   if (is_pair) {
     emit_rows("attend_pairs", kRows16Threads, kRowsQueries, 1, attend_pairs_bytes(cache.head_dim));
     return true;
@@ -302,12 +303,11 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   const Tensor& y = result(node);
   const int64_t tiles = tiles_of_row(attend, cache);
   const int64_t places = y.rows * attend.heads * tiles;
-  const bool is_one_tile = attend.keys == attend.values;
-  const int64_t of_unit = is_one_tile ? 1 : 2;
+  const int64_t of_unit = values_in_keys(attend) ? 1 : 2;
   const int64_t shared = cache.element_size() == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend), of_unit)
                                                    : attend_tiles_bytes(cache.head_dim, of_unit);
   const int64_t value_bytes = places * attend.value_columns * 4;
-  const int64_t most_bytes = is_one_tile ? kMostSplitBytesOfOne : kMostSplitBytes;
+  const int64_t most_bytes = values_in_keys(attend) ? kMostSplitBytesInKeys : kMostSplitBytes;
   if (y.rows > kMostSplitRows || value_bytes > most_bytes || shared > kMostSharedBytes) return false;
   std::vector<int32_t> heads(static_cast<size_t>(attend.heads)), first_heads;
   std::iota(heads.begin(), heads.end(), 0);

@@ -135,19 +135,8 @@ Result<void> Lowering::lower_few(const Node& node) {
   const std::vector<SumPart> parts = parts_of_product(graph_, node);
   const Tensor& y = result(last_of_launch(node));
   ProductFewParameters parameters{};
-  parameters.product = {.weights = reinterpret_cast<const void*>(weights),
-                        .x = nullptr,
-                        .bias = bias_of(node, tensors_),
-                        .y = y.data(),
-                        .parts = table(std::span<const SumPart>(parts)),
-                        .x_stride = 0,
-                        .y_stride = y.stride,
-                        .y_plane = y.plane,
-                        .rows = rows_of(y),
-                        .outputs = static_cast<int32_t>(matrix.outputs),
-                        .k_steps = static_cast<int32_t>(matrix.k_steps()),
-                        .part_count = static_cast<int32_t>(parts.size()),
-                        .is_float = y.dtype == DType::kFloat32};
+  parameters.product = product_into(y, weights, matrix, parts);
+  parameters.product.bias = bias_of(node, tensors_);
   LOCKSTEP_TRY_VOID(set_rows(node, parameters));
   LOCKSTEP_TRY_VOID(set_gate(node, parameters));
   set_finishes(node, parameters);

@@ -21,23 +21,29 @@ const void* bias_of(const graph::Node& node, const Tensor* bias) {
 
 }  // namespace
 
-/// A product without a bias.
-ProductParameters Lowering::product_of(uint64_t weights, const FragmentPacking& matrix, const Tensor& x,
-                                       const Tensor& y, std::span<const SumPart> parts) {
-  return {.weights = reinterpret_cast<const void*>(weights),
-          .x = x.data(),
-          .bias = nullptr,
-          .y = y.data(),
-          .parts = table(parts),
-          .x_stride = x.stride,
-          .y_stride = y.stride,
-          .y_plane = y.plane,
-          .rows = rows_of(x),
-          .outputs = static_cast<int32_t>(matrix.outputs),
-          .k_steps = static_cast<int32_t>(matrix.k_steps()),
-          .part_count = static_cast<int32_t>(parts.size()),
-          .is_float = y.dtype == DType::kFloat32,
-          .levels = 0};
+ProductParameters Lowering::product_into(const Tensor& y, uint64_t weights, const FragmentPacking& matrix,
+                                         std::span<const SumPart> parts) {
+  ProductParameters product{};
+  product.weights = reinterpret_cast<const void*>(weights);
+  product.y = y.data();
+  product.parts = table(parts);
+  product.y_stride = y.stride;
+  product.y_plane = y.plane;
+  product.rows = rows_of(y);
+  product.outputs = static_cast<int32_t>(matrix.outputs);
+  product.k_steps = static_cast<int32_t>(matrix.k_steps());
+  product.part_count = static_cast<int32_t>(parts.size());
+  product.is_float = y.dtype == DType::kFloat32;
+  return product;
+}
+
+ProductParameters Lowering::product_of(const Tensor& x, const Tensor& y, uint64_t weights,
+                                       const FragmentPacking& matrix, std::span<const SumPart> parts) {
+  ProductParameters product = product_into(y, weights, matrix, parts);
+  product.x = x.data();
+  product.x_stride = x.stride;
+  product.rows = rows_of(x);
+  return product;
 }
 
 Result<void> Lowering::lower_product(const Node& node) {
@@ -54,7 +60,7 @@ Result<void> Lowering::lower_product(const Node& node) {
   if (options_.uses_blas && multiply_by_library(node, parts)) return ok();
   const ProductForm form = product_form(
       {.dtype = x.dtype, .rows = x.rows, .outputs = matrix.outputs, .address = x.address, .stride = x.stride}, parts);
-  ProductParameters parameters = product_of(weights, matrix, x, y, parts);
+  ProductParameters parameters = product_of(x, y, weights, matrix, parts);
   parameters.bias = bias_of(node, node.operands.size() > 2 ? &operand(node, 2) : nullptr);
   parameters.levels = form.levels;
   if (x.rows == 0 || parts.empty() || matrix.outputs == 0) return ok();
@@ -77,7 +83,7 @@ Result<void> Lowering::lower_head_linear(const Node& node) {
                                          .stride = x.stride,
                                          .head_columns = matrix.columns},
                                         parts);
-  ProductHeadsParameters parameters{.first = product_of(weights, matrix, x, y, parts),
+  ProductHeadsParameters parameters{.first = product_of(x, y, weights, matrix, parts),
                                     .x_columns = matrix.columns,
                                     .weights = matrix.bytes() / x.element_size(),
                                     .blocks = form.blocks};

@@ -81,7 +81,11 @@ class Lowering {
 
   Result<void> lower(const Node& node);
   Result<void> lower_embedding(const Node& node);
-  ProductParameters product_of(uint64_t weights, const FragmentPacking& matrix, const Tensor& x, const Tensor& y,
+  /// A product with results in `y`, without rows of x, bias and open sums.
+  ProductParameters product_into(const Tensor& y, uint64_t weights, const FragmentPacking& matrix,
+                                 std::span<const SumPart> parts);
+  /// The same of the rows of `x`.
+  ProductParameters product_of(const Tensor& x, const Tensor& y, uint64_t weights, const FragmentPacking& matrix,
                                std::span<const SumPart> parts);
   Result<void> lower_product(const Node& node);
   bool multiply_by_library(const Node& node, const std::vector<SumPart>& parts);

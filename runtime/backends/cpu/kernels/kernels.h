@@ -266,9 +266,9 @@ struct Kernels {
   void (*softmax_tile)(const SoftmaxTile&);
   /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], padded to a whole strip.
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
-  TransposeFunction transpose_words;    // elements of 2 bytes
-  TransposeFunction transpose_doubles;  // elements of 4 bytes
-  TransposeFunction transpose_pairs;    // pairs of 2 bytes: keys in pairs of columns, values in pairs of tokens
+  TransposeFunction transpose_16;     // elements of 16 bits
+  TransposeFunction transpose_32;     // of 32 bits
+  TransposeFunction transpose_pairs;  // of 16 bits: keys in pairs of columns, values in pairs of tokens
   void (*convert)(ConstRow src, Row dst, int64_t count);
   void (*add)(ConstRow x, ConstRow y, Row dst, int64_t count);
   /// dst = x · y. All three have one type.

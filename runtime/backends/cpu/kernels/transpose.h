@@ -11,25 +11,25 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-using Words = uint16_t __attribute__((vector_size(32)));    // 16 tokens of a column
-using Doubles = uint32_t __attribute__((vector_size(32)));  // 8 tokens, or 8 pairs
-using Quads = uint64_t __attribute__((vector_size(32)));
+using Vector16 = uint16_t __attribute__((vector_size(32)));  // 16 tokens of a column
+using Vector32 = uint32_t __attribute__((vector_size(32)));  // 8 tokens, or 8 pairs
+using Vector64 = uint64_t __attribute__((vector_size(32)));
 
 /// The lower and upper halves of all 128-bit groups of a and b, interleaved by elements.
-LOCKSTEP_LANES_INLINE Words low_halves(Words a, Words b) {
+LOCKSTEP_LANES_INLINE Vector16 low_halves(Vector16 a, Vector16 b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9, 25, 10, 26, 11, 27);
 }
-LOCKSTEP_LANES_INLINE Words high_halves(Words a, Words b) {
+LOCKSTEP_LANES_INLINE Vector16 high_halves(Vector16 a, Vector16 b) {
   return __builtin_shufflevector(a, b, 4, 20, 5, 21, 6, 22, 7, 23, 12, 28, 13, 29, 14, 30, 15, 31);
 }
-LOCKSTEP_LANES_INLINE Doubles low_halves(Doubles a, Doubles b) {
+LOCKSTEP_LANES_INLINE Vector32 low_halves(Vector32 a, Vector32 b) {
   return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
 }
-LOCKSTEP_LANES_INLINE Doubles high_halves(Doubles a, Doubles b) {
+LOCKSTEP_LANES_INLINE Vector32 high_halves(Vector32 a, Vector32 b) {
   return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
 }
-LOCKSTEP_LANES_INLINE Quads low_halves(Quads a, Quads b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
-LOCKSTEP_LANES_INLINE Quads high_halves(Quads a, Quads b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
+LOCKSTEP_LANES_INLINE Vector64 low_halves(Vector64 a, Vector64 b) { return __builtin_shufflevector(a, b, 0, 4, 2, 6); }
+LOCKSTEP_LANES_INLINE Vector64 high_halves(Vector64 a, Vector64 b) { return __builtin_shufflevector(a, b, 1, 5, 3, 7); }
 
 /// Transposes each group of kCount vectors, kCount elements to a group: afterwards vector i holds element i of all.
 template <typename Vector, int kCount>
@@ -82,11 +82,11 @@ LOCKSTEP_LANES_INLINE void transpose_elements(const std::byte* keys, int64_t col
   }
 }
 
-static void transpose_words(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
-  transpose_elements<uint16_t, Words>(keys, columns, padded, values);
+static void transpose_16(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
+  transpose_elements<uint16_t, Vector16>(keys, columns, padded, values);
 }
-static void transpose_doubles(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
-  transpose_elements<uint32_t, Doubles>(keys, columns, padded, values);
+static void transpose_32(const std::byte* keys, int64_t columns, int64_t padded, std::byte* values) {
+  transpose_elements<uint32_t, Vector32>(keys, columns, padded, values);
 }
 
 /// From pairs of columns, [columns / 2][kPanel][2], to pairs of tokens, [kPanel / 2][padded][2].
@@ -96,13 +96,13 @@ static void transpose_pairs(const std::byte* keys, int64_t columns, int64_t padd
   const int64_t whole = columns / 4 * 4;
   for (int64_t token = 0; token < kPanel; token += 8) {
     for (int64_t d = 0; d < whole; d += 4) {
-      Words a, b;
+      Vector16 a, b;
       __builtin_memcpy(&a, keys + d / 2 * kColumns + token * 4, sizeof a);
       __builtin_memcpy(&b, keys + (d / 2 + 1) * kColumns + token * 4, sizeof b);
       // Tokens t and t + 1 of one column side by side.
       a = __builtin_shufflevector(a, a, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
       b = __builtin_shufflevector(b, b, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-      const Quads first = low_halves(Quads(a), Quads(b)), second = high_halves(Quads(a), Quads(b));
+      const Vector64 first = low_halves(Vector64(a), Vector64(b)), second = high_halves(Vector64(a), Vector64(b));
       std::byte* to = values + token / 2 * row + d * 4;
       store_group(first, 0, to);
       store_group(second, 0, to + row);

@@ -310,6 +310,7 @@ class Block {
       const int row = row_of(first_query_ + query);
       if (row < begin || row >= end) continue;  // the same on all lanes
       const SeenBy seen = seen_by(a_, row);
+      // `is_seen` of a position within the tile; a call of it more than doubles what this kernel spills.
       add_squares(
           weights, [query](int own) { return query_of_lane(own) == query; },
           [this, position = seen.position - tile * kTileTokens, first = seen.first - tile * kTileTokens,
