@@ -130,6 +130,8 @@ class SliceReader final : public device::WeightReader {
   SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors, const WeightSource& source);
 
   Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const override;
+  Result<void> read_codes(const graph::Value& weight, const ColumnGroups& groups, Range rows,
+                          CodedRows dst) const override;
   int64_t rows_at_once(const graph::Value& weight) const override;
   int64_t place_of(const graph::Value& weight) const override;
   void expect(const graph::Value& weight, Range rows) const override;
@@ -143,6 +145,12 @@ class SliceReader final : public device::WeightReader {
     std::atomic<uint64_t> sum = 0;
   };
   const Shape& shape_of(const std::string& tensor) const;
+  Result<void> regroup(const std::string& tensor, const WeightFormat& wanted, const ColumnGroups& groups,
+                       std::span<const Range> ranges, const CodedRows& dst) const;
+  Result<void> quantise_rows(const std::string& tensor, const graph::Value& weight, const ColumnGroups& groups,
+                             std::span<const Range> ranges, const CodedRows& dst) const;
+  void note_read(const graph::WeightSlice& slice, int64_t first, int64_t rows,
+                 std::initializer_list<std::span<const std::byte>> parts) const;
   /// Calls `visit(slice, ranges, rows)` for the part of each slice that lies in `rows` of the weight: `ranges` of its
   /// tensor, `rows` of the part.
   template <typename Visit>
@@ -197,17 +205,99 @@ Result<void> SliceReader::read(const graph::Value& weight, Range rows, std::span
     const std::span<std::byte> bytes = dst.subspan(static_cast<size_t>(part.begin - rows.begin) * row_bytes,
                                                    static_cast<size_t>(part.size()) * row_bytes);
     LOCKSTEP_TRY_VOID(source_.read(slice.tensor, shape_of(slice.tensor), ranges, weight.type.dtype, bytes));
-    const auto whole = whole_of_.find(&slice);
-    if (whole == whole_of_.end()) return ok();
-    uint64_t sum = 0;
-    for (int64_t row = 0; row < part.size(); ++row) {
-      const int64_t number = ranges.empty() ? 0 : ranges[0].begin + row;
-      const std::span<std::byte> of_row = bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes);
-      sum += Fingerprint().add(number).add_bytes(of_row).value();
-    }
-    whole->second->sum.fetch_add(sum, std::memory_order_relaxed);
+    note_read(slice, ranges.empty() ? 0 : ranges[0].begin, part.size(), {bytes});
     return ok();
   });
+}
+
+Result<void> SliceReader::read_codes(const graph::Value& weight, const ColumnGroups& groups, Range rows,
+                                     CodedRows dst) const {
+  LOCKSTEP_CHECK(weight.format.has_value(), weight.name);
+  const auto part_of = [&](auto span, Range part) {
+    const size_t per_row = span.size() / static_cast<size_t>(rows.size());
+    return span.subspan(static_cast<size_t>(part.begin - rows.begin) * per_row,
+                        static_cast<size_t>(part.size()) * per_row);
+  };
+  return for_slices(weight, rows, [&](const auto& slice, const std::vector<Range>& ranges, Range part) -> Result<void> {
+    const CodedRows own{part_of(dst.codes, part), part_of(dst.scales, part), part_of(dst.offsets, part)};
+    if (source_.format_of(slice.tensor)) {
+      LOCKSTEP_TRY_VOID(regroup(slice.tensor, *weight.format, groups, ranges, own));
+    } else {
+      LOCKSTEP_TRY_VOID(quantise_rows(slice.tensor, weight, groups, ranges, own));
+    }
+    note_read(slice, ranges[0].begin, part.size(),
+              {std::as_bytes(own.codes), std::as_bytes(own.scales), std::as_bytes(own.offsets)});
+    return ok();
+  });
+}
+
+/// Reads codes of the source, and repeats the scale of each of its groups for the groups of the graph that it holds.
+Result<void> SliceReader::regroup(const std::string& tensor, const WeightFormat& wanted, const ColumnGroups& groups,
+                                  std::span<const Range> ranges, const CodedRows& dst) const {
+  const WeightFormat stored = *source_.format_of(tensor);
+  WeightFormat regrouped = stored;
+  regrouped.group = wanted.group;
+  LOCKSTEP_CHECK(regrouped == wanted && groups.columns == ranges[1].size(), tensor, to_string(stored),
+                 to_string(wanted));
+  const Range rows = ranges[0], columns = ranges[1];
+  const int64_t first = columns.begin / stored.group;
+  const auto per_row = static_cast<size_t>((columns.end + stored.group - 1) / stored.group - first);
+  std::vector<float> scales(static_cast<size_t>(rows.size()) * per_row),
+      offsets(dst.offsets.empty() ? 0 : scales.size());
+  LOCKSTEP_TRY_VOID(
+      source_.read_codes(tensor, shape_of(tensor), rows, columns, {dst.codes, std::span(scales), std::span(offsets)}));
+  const auto count = static_cast<size_t>(groups.count());
+  for (size_t group = 0; group < count; ++group) {
+    const Range own = groups.of(static_cast<int64_t>(group));
+    const int64_t from = (columns.begin + own.begin) / stored.group;
+    LOCKSTEP_CHECK((columns.begin + own.end - 1) / stored.group == from, tensor, to_string(own), stored.group);
+    for (size_t row = 0; row < static_cast<size_t>(rows.size()); ++row) {
+      const size_t source = row * per_row + static_cast<size_t>(from - first);
+      dst.scales[row * count + group] = scales[source];
+      if (!dst.offsets.empty()) dst.offsets[row * count + group] = offsets[source];
+    }
+  }
+  return ok();
+}
+
+/// Quantises elements in the type of the model.
+Result<void> SliceReader::quantise_rows(const std::string& tensor, const graph::Value& weight,
+                                        const ColumnGroups& groups, std::span<const Range> ranges,
+                                        const CodedRows& dst) const {
+  const auto rows = static_cast<size_t>(ranges[0].size()), width = static_cast<size_t>(groups.columns);
+  std::vector<std::byte> elements(rows * width * size_of(weight.type.dtype));
+  LOCKSTEP_TRY_VOID(source_.read(tensor, shape_of(tensor), ranges, weight.type.dtype, elements));
+  std::vector<float> row(width);
+  const auto count = static_cast<size_t>(groups.count());
+  for (size_t r = 0; r < rows; ++r) {
+    convert_elements(elements.data() + r * width * size_of(weight.type.dtype), weight.type.dtype,
+                     reinterpret_cast<std::byte*>(row.data()), DType::kFloat32, width);
+    for (size_t group = 0; group < count; ++group) {
+      const Range own = groups.of(static_cast<int64_t>(group));
+      dst.scales[r * count + group] =
+          quantise(*weight.format, row.data() + own.begin, own.size(), dst.codes.data() + r * width + own.begin);
+    }
+  }
+  return ok();
+}
+
+/// Adds `rows` rows, the first of which is row `first` of its tensor, to the fingerprint of a whole tensor. `parts` are
+/// what was read, row by row.
+void SliceReader::note_read(const graph::WeightSlice& slice, int64_t first, int64_t rows,
+                            std::initializer_list<std::span<const std::byte>> parts) const {
+  const auto whole = whole_of_.find(&slice);
+  if (whole == whole_of_.end()) return;
+  uint64_t sum = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    Fingerprint of_row;
+    of_row.add(first + row);
+    for (const std::span<const std::byte> part : parts) {
+      const size_t bytes = part.size() / static_cast<size_t>(rows);
+      of_row.add_bytes(part.subspan(static_cast<size_t>(row) * bytes, bytes));
+    }
+    sum += of_row.value();
+  }
+  whole->second->sum.fetch_add(sum, std::memory_order_relaxed);
 }
 
 int64_t SliceReader::rows_at_once(const graph::Value& weight) const {

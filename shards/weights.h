@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,20 @@ class WeightSource {
   /// Writes `ranges` of `tensor` (whole shape `whole`), row-major as `dtype`, to `dst`.
   virtual Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
+
+  /// The format in which the source has `tensor`; empty: as elements.
+  virtual std::optional<WeightFormat> format_of(const std::string& tensor) const {
+    (void)tensor;
+    return std::nullopt;
+  }
+
+  /// Reads codes of a tensor with a format, and what the groups that `columns` touches have beside them.
+  virtual Result<void> read_codes(const std::string& tensor, const Shape& whole, Range rows, Range columns,
+                                  CodedRows dst) const {
+    (void)whole, (void)rows, (void)columns, (void)dst;
+    LOCKSTEP_CHECK(false, tensor);
+    return ok();
+  }
 
   /// The number of adjacent rows of `tensor` to read together, at least 1.
   virtual int64_t rows_at_once(const std::string& tensor) const {
@@ -50,6 +65,14 @@ class CheckpointWeights final : public WeightSource {
   Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override {
     return checkpoint_.read(tensor, whole, ranges, dtype, dst);
+  }
+  std::optional<WeightFormat> format_of(const std::string& tensor) const override {
+    const auto found = checkpoint_.tensors().find(tensor);
+    return found == checkpoint_.tensors().end() ? std::nullopt : found->second.format;
+  }
+  Result<void> read_codes(const std::string& tensor, const Shape& whole, Range rows, Range columns,
+                          CodedRows dst) const override {
+    return checkpoint_.read_codes(tensor, whole, rows, columns, dst);
   }
   int64_t rows_at_once(const std::string& tensor) const override { return checkpoint_.rows_at_once(tensor); }
   int64_t place_of(const std::string& tensor) const override { return checkpoint_.place_of(tensor); }

@@ -16,18 +16,20 @@
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
 #include "runtime/core/shape.h"
+#include "runtime/core/weight_format.h"
 
 namespace lockstep::checkpoint {
 
 /// The location and format of one tensor.
 struct TensorEntry {
   std::filesystem::path file;
-  TensorType type;                    // its dtype is valid only if `can_be_read`
-  int64_t offset = 0;                 // of its first byte in the file
-  int64_t bytes = 0;                  // of its elements
-  std::string stored_dtype;           // in the safetensors format's notation: "BF16"
-  bool can_be_read = false;           // F32, BF16 and F16; unused tensors may have any other type
-  std::vector<int64_t> strides = {};  // in elements, one per dimension; none: row-major and dense
+  TensorType type;                                    // its dtype is valid only if `can_be_read`
+  int64_t offset = 0;                                 // of its first byte in the file
+  int64_t bytes = 0;                                  // of its elements
+  std::string stored_dtype;                           // in the safetensors format's notation: "BF16"
+  bool can_be_read = false;                           // F32, BF16 and F16; unused tensors may have any other type
+  std::vector<int64_t> strides = {};                  // in elements, one per dimension; none: row-major and dense
+  std::optional<WeightFormat> format = std::nullopt;  // of a matrix in codes, which can be read as any type
 };
 
 using TensorMap = std::map<std::string, TensorEntry, std::less<>>;
@@ -50,6 +52,12 @@ class Checkpoint {
   /// `kUnsupported` for types other than F32, BF16 and F16. @blocking (disk)
   virtual Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                             std::span<std::byte> dst) const = 0;
+
+  /// Reads the codes of rows and columns of a matrix with a format, and the scales and offsets of the groups that
+  /// `columns` touches: columns.begin / group up to columns.end / group, rounded up. Sizes of `dst`: [rows, columns]
+  /// and [rows, those groups]. `expected` and errors as above. @blocking (disk)
+  virtual Result<void> read_codes(std::string_view name, const Shape& expected, Range rows, Range columns,
+                                  CodedRows dst) const = 0;
 
   /// How many neighbouring rows of the tensor `name` to read together: 1 where the file stores rows contiguously, many
   /// where it stores the matrix transposed.

@@ -1,54 +1,40 @@
 #include "runtime/checkpoint/mxfp4.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
-constexpr std::array<float, 16> kValues = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                           -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+/// The blocks that `columns` touches.
+Range blocks_of(Range columns) { return {columns.begin / kMxfp4Block, (columns.end + kMxfp4Block - 1) / kMxfp4Block}; }
 
-void decode_block(const std::byte* nibbles, std::byte scale, float* dst) {
-  const float factor = std::ldexp(1.0f, static_cast<int>(scale) - 127);
-  for (int64_t i = 0; i < kMxfp4BlockBytes; ++i) {
-    const auto pair = static_cast<uint8_t>(nibbles[i]);
-    dst[2 * i] = kValues[pair & 15] * factor;
-    dst[2 * i + 1] = kValues[pair >> 4] * factor;
-  }
-}
+Range bytes_of(Range blocks) { return {blocks.begin * kMxfp4BlockBytes, blocks.end * kMxfp4BlockBytes}; }
 
 }  // namespace
 
-Result<void> read_mxfp4(const StoredFiles& files, const TensorView& blocks, const TensorView& scales, Range rows,
-                        Range columns, DType dtype, std::span<std::byte> dst) {
-  const Range across{columns.begin / kMxfp4Block, (columns.end + kMxfp4Block - 1) / kMxfp4Block};  // blocks
-  const auto width = static_cast<size_t>(across.size());
-  const int64_t most = std::max<int64_t>(1, kBufferBytes / (kMxfp4BlockBytes * std::max<int64_t>(1, across.size())));
-  const auto row_bytes = static_cast<size_t>(columns.size()) * size_of(dtype);
-  LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(rows.size()) * row_bytes, dst.size(), to_string(rows), row_bytes);
-  std::vector<std::byte> nibbles, exponents;
-  std::vector<float> row(width * kMxfp4Block);
-  for (int64_t begin = rows.begin; begin < rows.end; begin += most) {
-    const Range part{begin, std::min(begin + most, rows.end)};
-    nibbles.resize(static_cast<size_t>(part.size()) * width * kMxfp4BlockBytes);
-    exponents.resize(static_cast<size_t>(part.size()) * width);
-    const Range bytes{across.begin * kMxfp4BlockBytes, across.end * kMxfp4BlockBytes};
-    LOCKSTEP_TRY_VOID(read_view(files, blocks, part, bytes, DType::kUInt8, nibbles));
-    LOCKSTEP_TRY_VOID(read_view(files, scales, part, across, DType::kUInt8, exponents));
-    for (size_t block = 0; block < exponents.size(); ++block) {
-      decode_block(&nibbles[block * kMxfp4BlockBytes], exponents[block], &row[block % width * kMxfp4Block]);
-      if ((block + 1) % width != 0) continue;
-      const float* first = row.data() + (columns.begin - across.begin * kMxfp4Block);
-      convert_elements(reinterpret_cast<const std::byte*>(first), DType::kFloat32, dst.data(), dtype,
-                       static_cast<size_t>(columns.size()));
-      dst = dst.subspan(row_bytes);
+Result<void> Mxfp4Tensor::read(const StoredFiles& files, Range rows, Range columns, CodedRows dst) const {
+  const Range blocks = blocks_of(columns), bytes = bytes_of(blocks);
+  std::vector<std::byte> nibbles(static_cast<size_t>(rows.size() * bytes.size()));
+  std::vector<std::byte> exponents(static_cast<size_t>(rows.size() * blocks.size()));
+  LOCKSTEP_TRY_VOID(read_view(files, blocks_, rows, bytes, DType::kUInt8, nibbles));
+  LOCKSTEP_TRY_VOID(read_view(files, scales_, rows, blocks, DType::kUInt8, exponents));
+  for (size_t i = 0; i < exponents.size(); ++i) dst.scales[i] = std::ldexp(1.0f, static_cast<int>(exponents[i]) - 127);
+  uint8_t* code = dst.codes.data();
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    const std::byte* const of_row = nibbles.data() + row * bytes.size();
+    for (int64_t column = columns.begin; column < columns.end; ++column) {
+      const auto pair = static_cast<uint8_t>(of_row[column / 2 - bytes.begin]);
+      *code++ = column % 2 == 0 ? pair & 15 : pair >> 4;
     }
   }
   return ok();
+}
+
+void Mxfp4Tensor::expect(const StoredFiles& files, Range rows, Range /*columns*/) const {
+  // Both parts of the complete rows: they are dense.
+  expect_view(files, blocks_, rows, {0, blocks_.columns});
+  expect_view(files, scales_, rows, {0, scales_.columns});
 }
 
 }  // namespace lockstep::checkpoint

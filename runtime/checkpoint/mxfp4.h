@@ -6,24 +6,27 @@
 // Private to this folder.
 #pragma once
 
-#include <cstddef>
-#include <span>
-
-#include "runtime/checkpoint/stored_files.h"
+#include "runtime/checkpoint/coded_tensor.h"
 #include "runtime/checkpoint/tensor_view.h"
-#include "runtime/core/block_tree.h"
-#include "runtime/core/dtype.h"
-#include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {
 
 constexpr int64_t kMxfp4Block = 32;       // elements
 constexpr int64_t kMxfp4BlockBytes = 16;  // without the scale
 
-/// Reads a part of a matrix [rows, columns], row-major, into `dst` as `dtype`. Its nibbles are
-/// `blocks` u8 [rows, columns / 2], its exponents `scales` u8 [rows, columns / 32]. Exact for all floating-point types
-/// except f16, which is rounded. Reads whole blocks, with a few MiB of buffer. @blocking (disk)
-Result<void> read_mxfp4(const StoredFiles& files, const TensorView& blocks, const TensorView& scales, Range rows,
-                        Range columns, DType dtype, std::span<std::byte> dst);
+/// A matrix [rows, columns]: nibbles u8 [rows, columns / 2] and exponents u8 [rows, columns / 32].
+class Mxfp4Tensor final : public CodedTensor {
+ public:
+  Mxfp4Tensor(TensorView blocks, TensorView scales) : blocks_(std::move(blocks)), scales_(std::move(scales)) {}
+
+  const WeightFormat& format() const override { return kFormat; }
+  Result<void> read(const StoredFiles& files, Range rows, Range columns, CodedRows dst) const override;
+  void expect(const StoredFiles& files, Range rows, Range columns) const override;
+
+ private:
+  static constexpr WeightFormat kFormat{
+      .kind = CodeKind::kE2M1, .bits = 4, .group = kMxfp4Block, .scale = ScaleType::kPowerOfTwo};
+  TensorView blocks_, scales_;
+};
 
 }  // namespace lockstep::checkpoint

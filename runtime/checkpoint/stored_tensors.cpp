@@ -314,7 +314,9 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
   seen.bytes = view.rows * dims[1] * (kMxfp4BlockBytes + 1);
   seen.stored_dtype = "MXFP4";
   seen.can_be_read = true;
-  found_.emplace(canonical, StoredTensor{blocks->first, std::move(seen), std::move(view), std::move(scale_view)});
+  auto codes = std::make_shared<Mxfp4Tensor>(std::move(view), std::move(scale_view));
+  seen.format = codes->format();
+  found_.emplace(canonical, StoredTensor{blocks->first, std::move(seen), {}, std::move(codes)});
   return ok();
 }
 

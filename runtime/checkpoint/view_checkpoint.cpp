@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "runtime/checkpoint/mxfp4.h"
-
 namespace lockstep::checkpoint {
 namespace {
 
@@ -79,13 +77,29 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   const int64_t elements = rows.size() * columns.size();
   LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(elements) * size_of(dtype), name, dst.size(), elements);
   if (elements == 0) return ok();
-  if (stored->scales) return read_mxfp4(*files_, stored->view, *stored->scales, rows, columns, dtype, dst);
+  if (stored->codes) return read_decoded(*files_, *stored->codes, rows, columns, dtype, dst);
   return read_view(*files_, stored->view, rows, columns, dtype, dst);
+}
+
+Result<void> ViewCheckpoint::read_codes(std::string_view name, const Shape& expected, Range rows, Range columns,
+                                        CodedRows dst) const {
+  LOCKSTEP_TRY(const StoredTensor* stored, find_readable(name, expected));
+  LOCKSTEP_CHECK(stored->codes != nullptr && expected.rank() == 2, name);
+  const WeightFormat& format = stored->codes->format();
+  const int64_t groups = (columns.end + format.group - 1) / format.group - columns.begin / format.group;
+  const auto of_groups = static_cast<size_t>(rows.size() * groups);
+  LOCKSTEP_CHECK(dst.codes.size() == static_cast<size_t>(rows.size() * columns.size()), name, dst.codes.size());
+  LOCKSTEP_CHECK(dst.scales.size() == of_groups, name, dst.scales.size(), of_groups);
+  LOCKSTEP_CHECK(dst.offsets.size() == (format.offset == GroupOffset::kNone ? 0 : of_groups), name, of_groups);
+  if (dst.codes.empty()) return ok();
+  return stored->codes->read(*files_, rows, columns, dst);
 }
 
 int64_t ViewCheckpoint::rows_at_once(std::string_view name) const {
   const auto it = stored_.find(name);
-  return it == stored_.end() ? 1 : checkpoint::rows_at_once(it->second.view);
+  if (it == stored_.end()) return 1;
+  const StoredTensor& stored = it->second;
+  return stored.codes ? stored.codes->rows_at_once() : checkpoint::rows_at_once(stored.view);
 }
 
 int64_t ViewCheckpoint::place_of(std::string_view name) const {
@@ -98,12 +112,9 @@ void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges
   if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2) return;
   const StoredTensor& stored = it->second;
   const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
-  if (stored.scales) {  // both parts of the complete rows: they are dense
-    expect_view(*files_, stored.view, rows, {0, stored.view.columns});
-    expect_view(*files_, *stored.scales, rows, {0, stored.scales->columns});
-    return;
-  }
-  expect_view(*files_, stored.view, rows, ranges.size() < 2 ? Range{0, 1} : ranges[1]);
+  const Range columns = ranges.size() < 2 ? Range{0, 1} : ranges[1];
+  if (stored.codes) return stored.codes->expect(*files_, rows, columns);
+  expect_view(*files_, stored.view, rows, columns);
 }
 
 }  // namespace lockstep::checkpoint

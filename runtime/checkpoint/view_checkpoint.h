@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/coded_tensor.h"
 #include "runtime/checkpoint/stored_files.h"
 #include "runtime/checkpoint/tensor_view.h"
 
@@ -15,10 +16,10 @@ namespace lockstep::checkpoint {
 
 /// How the files store one tensor.
 struct StoredTensor {
-  std::string stored_name;                          // in the file
-  TensorEntry entry;                                // of the requested tensor, with its type
-  TensorView view;                                  // valid if `entry.can_be_read`
-  std::optional<TensorView> scales = std::nullopt;  // mxfp4: the exponents; `view` then holds the nibbles
+  std::string stored_name;                             // in the file
+  TensorEntry entry;                                   // of the requested tensor, with its type
+  TensorView view;                                     // valid if `entry.can_be_read` and it has no codes
+  std::shared_ptr<const CodedTensor> codes = nullptr;  // of a matrix with a format; shared by copies of this struct
 };
 
 /// A stored tensor under its own name.
@@ -34,6 +35,8 @@ class ViewCheckpoint final : public Checkpoint {
   const TensorMap& tensors() const override { return tensors_; }
   Result<void> read(std::string_view name, const Shape& expected, std::span<const Range> ranges, DType dtype,
                     std::span<std::byte> dst) const override;
+  Result<void> read_codes(std::string_view name, const Shape& expected, Range rows, Range columns,
+                          CodedRows dst) const override;
   int64_t rows_at_once(std::string_view name) const override;
   int64_t place_of(std::string_view name) const override;
   void expect(std::string_view name, std::span<const Range> ranges) const override;

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-int64_t int8_bytes(int64_t rows, const Int8Groups& groups) {
+int64_t int8_bytes(int64_t rows, const ColumnGroups& groups) {
   return rows * (groups.columns + groups.count() * static_cast<int64_t>(sizeof(float)));
 }
 

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "runtime/core/check.h"
+#include "runtime/core/int8_groups.h"
 
 namespace lockstep {
 namespace {
@@ -31,7 +35,55 @@ struct OffsetName {
 constexpr std::array kOffsets = {OffsetName{GroupOffset::kNone, ""}, OffsetName{GroupOffset::kZeros, "z"},
                                  OffsetName{GroupOffset::kMinima, "m"}};
 
+/// The code of `value` as a multiple of a scale: −8 to 7, plus 8.
+int code_of(float value, float inverse) {
+  return static_cast<int>(std::clamp(std::nearbyint(value * inverse), -8.0f, 7.0f)) + 8;
+}
+
+/// The sum of the squares of what rounding to multiples of `scale` changes.
+float square_error(const float* values, int64_t count, float scale) {
+  const float inverse = 1.0f / scale;
+  float sum = 0.0f;
+  for (int64_t i = 0; i < count; ++i) {
+    const float error = values[i] - scale * static_cast<float>(code_of(values[i], inverse) - 8);
+    sum += error * error;
+  }
+  return sum;
+}
+
+float quantise_to_4_bits(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes) {
+  float extreme = 0.0f;  // with its sign: it becomes a multiple near −8
+  bool is_finite = true;
+  for (int64_t i = 0; i < count; ++i) {
+    is_finite = is_finite && std::isfinite(values[i]);
+    if (std::abs(values[i]) > std::abs(extreme)) extreme = values[i];
+  }
+  if (!is_finite || std::abs(extreme) < 0x1p-100f) {
+    std::fill_n(codes, count, uint8_t{8});
+    return is_finite ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  }
+  float scale = 0.0f, least = std::numeric_limits<float>::infinity();
+  for (int step = 0; step < 12; ++step) {
+    const float tried = round_to(format.scale, extreme / (-8.0f + 0.125f * static_cast<float>(step)));
+    const float error = tried == 0.0f || !std::isfinite(tried) ? least : square_error(values, count, tried);
+    if (error < least) least = error, scale = tried;
+  }
+  const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+  for (int64_t i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(code_of(values[i], inverse));
+  return scale;
+}
+
 }  // namespace
+
+float quantise(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes) {
+  LOCKSTEP_CHECK(format.kind == CodeKind::kInteger && format.offset == GroupOffset::kNone, to_string(format));
+  LOCKSTEP_CHECK(format.scale != ScaleType::kPowerOfTwo, to_string(format));
+  if (format.bits == 4) return quantise_to_4_bits(format, values, count, codes);
+  LOCKSTEP_CHECK(format.scale == ScaleType::kFloat32, to_string(format));
+  const float scale = to_int8(values, count, reinterpret_cast<int8_t*>(codes));
+  for (int64_t i = 0; i < count; ++i) codes[i] ^= 0x80;  // plus 128
+  return scale;
+}
 
 const std::array<float, 16> kE2M1Values = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                            -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
@@ -82,6 +134,17 @@ int64_t size_of(ScaleType type) {
     case ScaleType::kPowerOfTwo: return 1;
   }
   return 4;
+}
+
+float round_to(ScaleType type, float scale) {
+  switch (type) {
+    case ScaleType::kFloat32: return scale;
+    case ScaleType::kBFloat16: return round_to(DType::kBFloat16, scale);
+    case ScaleType::kFloat16: return round_to(DType::kFloat16, scale);
+    case ScaleType::kPowerOfTwo: break;
+  }
+  if (!(scale > 0.0f)) return scale == 0.0f ? 0x1p-127f : std::numeric_limits<float>::quiet_NaN();
+  return std::exp2(std::clamp(std::ceil(std::log2(scale)), -127.0f, 127.0f));
 }
 
 int64_t overhead_bits(const WeightFormat& format) {

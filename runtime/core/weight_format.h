@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/core/dtype.h"
 #include "runtime/core/field_list.h"
 
 namespace lockstep {
@@ -59,6 +60,8 @@ std::optional<WeightFormat> weight_format_from_text(std::string_view text);
 
 /// Bytes of a stored scale.
 int64_t size_of(ScaleType type);
+/// Rounds to the nearest value of `type`; to a power of two upwards, so that nothing is cut off.
+float round_to(ScaleType type, float scale);
 /// Bits that a group has beside its codes.
 int64_t overhead_bits(const WeightFormat& format);
 
@@ -70,6 +73,11 @@ float e4m3_value(uint8_t code);
 float code_value(const WeightFormat& format, uint8_t code);
 /// One weight in float32.
 float decode(const WeightFormat& format, uint8_t code, float scale, float offset);
+
+/// Quantises a group of `count` values of a row to codes, and returns its scale, a value of the format's ScaleType. For
+/// integers without offsets: q8 as `to_int8`, plus 128; q4 with the scale, of some near the largest magnitude / 8, that
+/// has the least square error. A NaN or an infinity gives the scale NaN.
+float quantise(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes);
 
 /// Rows of a matrix in a format, as readers give them to packers: unpacked, row-major. Borrows the memory.
 struct CodedRows {

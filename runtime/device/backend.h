@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/core/block_tree.h"
+#include "runtime/core/column_groups.h"
 #include "runtime/core/shape.h"
 #include "runtime/device/communicator.h"
 #include "runtime/device/device_time.h"
@@ -25,6 +26,10 @@
 
 namespace lockstep::device {
 
+/// The weights in codes that a backend multiplies: none, products of 8-bit integers (runtime/core/int8_groups.h), or
+/// all formats.
+enum class CodedWeights { kNone, kInt8, kAll };
+
 /// What a backend supports; queried before planning.
 struct Capabilities {
   std::vector<DType> dtypes;       // of weights and activations
@@ -32,7 +37,8 @@ struct Capabilities {
   bool bounded_attention = false;  // the cost of attention grows with the length in use, not the capacity
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
   bool recurrences = false;        // runs layers that carry a state from row to row
-  bool latent_attention = false;   // runs attention whose values are columns of its keys, and products by head
+  CodedWeights coded_weights = CodedWeights::kNone;
+  bool latent_attention = false;  // runs attention whose values are columns of its keys, and products by head
   bool whole_group = false;       // one program serves all ranks; it is compiled from every rank's graph, before passes
   bool host_threads = false;      // computes with host threads, and binds them to the cores that it is given
   std::string host_instructions;  // the host's instruction set that its kernels use; empty: none
@@ -68,8 +74,13 @@ class WeightReader {
   virtual ~WeightReader() = default;
 
   /// Writes rows `rows` of `weight` (a range of dimension 0 of its type; 0:1 of a scalar), row-major, into `dst`, which
-  /// has exactly their size. Each row of a weight is read once. @blocking (disk)
+  /// has exactly their size; codes are decoded. Each row of a weight is read once. @blocking (disk)
   virtual Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const = 0;
+
+  /// Writes rows `rows` of a weight in codes, whose columns are cut into `groups`, into `dst`. A weight that the source
+  /// has as elements is quantised. Each row is read once, here or as elements. @blocking (disk)
+  virtual Result<void> read_codes(const graph::Value& weight, const ColumnGroups& groups, Range rows,
+                                  CodedRows dst) const = 0;
 
   /// How many neighbouring rows of `weight` to read together, at least 1: many where a file stores it transposed.
   virtual int64_t rows_at_once(const graph::Value& weight) const = 0;

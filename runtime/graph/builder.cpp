@@ -29,8 +29,9 @@ ValueId GraphBuilder::input(std::string name, TensorType type) {
   return add_value({ValueKind::kInput, std::move(name), std::move(type), {}, {}});
 }
 
-ValueId GraphBuilder::weight(std::string name, TensorType type, std::vector<WeightSlice> slices) {
-  return add_value({ValueKind::kWeight, std::move(name), std::move(type), std::move(slices), {}});
+ValueId GraphBuilder::weight(std::string name, TensorType type, std::vector<WeightSlice> slices,
+                             std::optional<WeightFormat> format) {
+  return add_value({ValueKind::kWeight, std::move(name), std::move(type), std::move(slices), {}, format});
 }
 
 ValueId GraphBuilder::state(std::string name, TensorType type) {
@@ -62,19 +63,19 @@ ValueId GraphBuilder::embedding(ValueId ids, ValueId table, int64_t first_row) {
 }
 
 ValueId GraphBuilder::linear(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result,
-                             int64_t int8_group) {
+                             Activations activations) {
   std::vector<ValueId> operands{x, weight};
   if (bias) operands.push_back(*bias);
   Attributes attributes;
   if (result && *result != type_of(x).dtype) attributes.emplace("dtype", std::string(to_string(*result)));
-  if (int8_group > 0) attributes.emplace("int8", int8_group);
+  if (activations == Activations::kInt8) attributes.emplace("activations", std::string("int8"));
   return add_result(Op::kLinear, std::move(operands), std::move(attributes));
 }
 
 ValueId GraphBuilder::linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block,
-                                    int64_t int8_group) {
+                                    Activations activations) {
   Attributes attributes{{"blocks", split.bounds}, {"block", block}};
-  if (int8_group > 0) attributes.emplace("int8", int8_group);
+  if (activations == Activations::kInt8) attributes.emplace("activations", std::string("int8"));
   return add_result(Op::kLinearBlocks, {x, weight}, std::move(attributes));
 }
 
@@ -244,6 +245,7 @@ ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOpt
                         {"activation", options.activation}};
   if (options.limit > 0) attributes.emplace("limit", options.limit);
   if (options.alpha > 0) attributes.emplace("alpha", options.alpha);
+  if (options.activations == Activations::kInt8) attributes.emplace("activations", std::string("int8"));
   if (options.routes_on_inputs) attributes.emplace("routes_on", std::string("inputs"));
   return add_result(Op::kMoeExperts, std::move(operands), std::move(attributes));
 }

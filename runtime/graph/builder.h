@@ -22,6 +22,9 @@ struct GraphHeader {
   int64_t slots = 0;
 };
 
+/// What a product with a weight in codes multiplies: x, or x as 8-bit integers in the groups of the weight.
+enum class Activations { kAsTheyAre, kInt8 };
+
 /// The optional operands and attributes of an attention node. An absent one is off.
 struct AttentionOptions {
   std::vector<int64_t> head_map;    // the KV head that each query head reads
@@ -61,6 +64,7 @@ struct ExpertOptions {
   double limit = 0.0;  // clamped_swiglu
   double alpha = 0.0;  // clamped_swiglu
   bool routes_on_inputs = false;
+  Activations activations = Activations::kAsTheyAre;
 };
 
 class GraphBuilder {
@@ -68,8 +72,10 @@ class GraphBuilder {
   explicit GraphBuilder(GraphHeader header);
 
   ValueId input(std::string name, TensorType type);
-  /// A weight whose slices are concatenated along dimension 0. The same name and contents return the same value.
-  ValueId weight(std::string name, TensorType type, std::vector<WeightSlice> slices);
+  /// A weight whose slices are concatenated along dimension 0; with a format, in codes. The same name and contents
+  /// return the same value.
+  ValueId weight(std::string name, TensorType type, std::vector<WeightSlice> slices,
+                 std::optional<WeightFormat> format = std::nullopt);
   /// A state; the same name and type return the same value.
   ValueId state(std::string name, TensorType type);
   ValueId constant(std::string name, std::vector<float> contents);
@@ -79,12 +85,12 @@ class GraphBuilder {
 
   /// f32[1, T, d]: row t is `table[ids[t] − first_row]`; zeros where another rank holds the row.
   ValueId embedding(ValueId ids, ValueId table, int64_t first_row);
-  /// dt[T, N] = x · wᵀ (+ bias), summed in f32. `result` may be f32. `int8_group` selects 8-bit products in
-  /// groups of that many columns (0: none).
+  /// dt[T, N] = x · wᵀ (+ bias), summed in f32. `result` may be f32.
   ValueId linear(ValueId x, ValueId weight, std::optional<ValueId> bias = std::nullopt,
-                 std::optional<DType> result = std::nullopt, int64_t int8_group = 0);
+                 std::optional<DType> result = std::nullopt, Activations activations = Activations::kAsTheyAre);
   /// f32[roots, T, N]: the partial sums of rank `rank`'s blocks of `block` columns, by the tree of `split`.
-  ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block, int64_t int8_group = 0);
+  ValueId linear_blocks(ValueId x, ValueId weight, const BlockSplit& split, int64_t block,
+                        Activations activations = Activations::kAsTheyAre);
   /// dt[T, heads · b] from x [T, heads · a]: each head's columns times its own b rows of the weight [heads · b, a].
   ValueId head_linear(ValueId x, ValueId weight, int64_t heads);
   /// dt[T, N]: the sum over all ranks' roots, rounded once to `result`.
@@ -161,6 +167,7 @@ class GraphBuilder {
   void output(std::string name, ValueId value);
 
   const TensorType& type_of(ValueId value) const { return graph_.value(value).type; }
+  const std::optional<WeightFormat>& format_of(ValueId weight) const { return graph_.value(weight).format; }
   int64_t rows() const { return graph_.rows; }
   int64_t slots() const { return graph_.slots; }
 

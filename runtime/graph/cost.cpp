@@ -2,7 +2,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/core/int8_groups.h"
+#include "runtime/graph/coded_weights.h"
 #include "runtime/graph/graph.h"
 #include "runtime/graph/operations.h"
 
@@ -23,27 +23,20 @@ const TensorType& operand_type(const Graph& graph, const Node& node, size_t inde
   return graph.value(node.operands.at(index)).type;
 }
 
-/// Whether operand `index` of `node` is multiplied in 8 bits.
-bool is_int8(const Node& node, size_t index) { return index == 1 && node.has("int8"); }
-
-/// Bytes of operand 1 of such a node.
-int64_t int8_bytes_of(const Graph& graph, const Node& node) {
-  const Shape& shape = operand_type(graph, node, 1).shape;
-  const int64_t columns = std::max<int64_t>(shape[1], 1);
-  const int64_t leaf = node.op == Op::kLinearBlocks ? node.integer("block") : columns;
-  const Int8Groups groups{.columns = shape[1], .leaf = leaf, .width = node.integer("int8")};
-  return clipped_product(shape[0], int8_bytes(1, groups));
+/// Bytes of operand `index`, whole.
+int64_t operand_bytes(const Graph& graph, const Node& node, size_t index) {
+  const TensorType& type = operand_type(graph, node, index);
+  const std::optional<WeightFormat> format = format_of(graph, node, index);
+  return format ? coded_bytes(type.shape[0], column_groups(graph, node, index), *format) : type.bytes();
 }
 
 /// The bytes of operand `index` that `node` reads in one step. A gather reads one row per token. All local experts
 /// count, because a batch soon routes to each of them.
 int64_t bytes_read(const Graph& graph, const Node& node, size_t index) {
-  if (is_int8(node, index)) return int8_bytes_of(graph, node);
-  const TensorType& type = operand_type(graph, node, index);
+  const int64_t bytes = operand_bytes(graph, node, index), table_rows = operand_type(graph, node, index).shape[0];
   const bool is_gathered = (node.op == Op::kEmbedding || node.op == Op::kLookup) && index == 1;
-  if (!is_gathered || type.shape[0] == 0) return type.bytes();
-  const int64_t rows = std::min(operand_type(graph, node, 0).shape[0], type.shape[0]);
-  return type.bytes() / type.shape[0] * rows;
+  if (!is_gathered || table_rows == 0) return bytes;
+  return bytes / table_rows * std::min(operand_type(graph, node, 0).shape[0], table_rows);
 }
 
 /// A weight read by several nodes (a tied embedding) counts once, for the node that reads most of it.
@@ -112,18 +105,12 @@ int64_t contributed_bytes(const Graph& graph, const Node& node) {
 }  // namespace
 
 int64_t stored_bytes(const Graph& graph, ValueId weight) {
-  int64_t as_it_is = 0, in_8_bits = 0;
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if (node.operands[i] != weight) continue;
-      if (is_int8(node, i)) {
-        in_8_bits = int8_bytes_of(graph, node);
-      } else {
-        as_it_is = graph.value(weight).type.bytes();
-      }
+      if (node.operands[i] == weight) return operand_bytes(graph, node, i);
     }
   }
-  return as_it_is + in_8_bits == 0 ? graph.value(weight).type.bytes() : clipped_sum(as_it_is, in_8_bits);
+  return graph.value(weight).type.bytes();
 }
 
 std::vector<NodeCost> node_costs(const Graph& graph) {

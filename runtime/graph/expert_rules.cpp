@@ -72,6 +72,7 @@ Result<void> check_moe_experts(OperationUse& use) {
   if (use.node.operands.size() != 5 && use.node.operands.size() != 8) {
     return misfit(fmt::format("found {} operands, expected 5, or 8 with the three biases", use.node.operands.size()));
   }
+  for (const size_t matrix : {2, 3, 4}) LOCKSTEP_TRY_VOID(check_activations(use, matrix));
   LOCKSTEP_TRY_VOID(check_stacked_experts(use));
   LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
   const Range leaves = split.range_of(use.graph.rank);

@@ -32,6 +32,7 @@ void add_value(Fingerprint& hash, const Value& value) {
   }
   add_size(hash, value.constant.size());
   for (float element : value.constant) hash.add(element + 0.0f);  // −0 equals 0, so both must have the same hash
+  hash.add(value.format ? to_string(*value.format) : std::string());
 }
 
 struct AttributeHasher {

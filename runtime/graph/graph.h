@@ -22,6 +22,7 @@
 #include "runtime/core/block_tree.h"
 #include "runtime/core/ids.h"
 #include "runtime/core/shape.h"
+#include "runtime/core/weight_format.h"
 
 namespace lockstep::graph {
 
@@ -111,8 +112,9 @@ struct Value {
   ValueKind kind = ValueKind::kResult;
   std::string name;  // unique in the graph; results are numbered ("12")
   TensorType type;
-  std::vector<WeightSlice> slices;  // weights only: concatenated along dimension 0
-  std::vector<float> constant;      // constants only: f32 contents
+  std::vector<WeightSlice> slices;                    // weights only: concatenated along dimension 0
+  std::vector<float> constant;                        // constants only: f32 contents
+  std::optional<WeightFormat> format = std::nullopt;  // weights only: codes, multiplied as `type`; absent: elements
 
   friend bool operator==(const Value&, const Value&) = default;
 };
@@ -194,8 +196,7 @@ struct StepCost {
 };
 StepCost cost_of(const Graph& graph);
 
-/// Bytes that a store keeps of `weight`: its elements where a node reads them unquantised, integers and scales
-/// (runtime/core/int8_groups.h) where an 8-bit product does, and both where both occur.
+/// Bytes that a store keeps of `weight`: its elements, or codes and what its groups have beside them.
 int64_t stored_bytes(const Graph& graph, ValueId weight);
 
 /// The cost of one node. `cost_of` is the sum over the nodes.

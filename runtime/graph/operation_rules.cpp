@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/core/int8_groups.h"
+#include "runtime/graph/coded_weights.h"
 #include "runtime/graph/rule_checks.h"
 
 namespace lockstep::graph {
@@ -54,13 +55,18 @@ Result<void> bind_result_type(OperationUse& use, std::optional<DType> fallback) 
   return ok();
 }
 
-Result<void> check_int8(const OperationUse& use) {
-  if (!use.node.has("int8") || is_int8_group(use.node.integer("int8"))) return ok();
-  return attribute_misfit("int8", use.node.integer("int8"),
-                          fmt::format("a multiple of {} up to {}", kLeastInt8Group, kMostInt8Group));
-}
-
 }  // namespace
+
+Result<void> check_activations(const OperationUse& use, size_t weight) {
+  if (!use.node.has("activations")) return ok();
+  LOCKSTEP_TRY_VOID(check_one_of(use, "activations", {"int8"}));
+  const std::optional<WeightFormat> format = format_of(use.graph, use.node, weight);
+  if (!format) return attribute_misfit("activations", "int8", "a weight in codes beside it");
+  if (format->kind == CodeKind::kE4M3) return attribute_misfit("activations", "int8", "none: weights are e4m3");
+  if (is_int8_group(format->group)) return ok();
+  return attribute_misfit("activations", fmt::format("int8 in groups of {}", format->group),
+                          fmt::format("groups of a multiple of {} up to {}", kLeastInt8Group, kMostInt8Group));
+}
 
 Result<void> check_embedding(OperationUse& use) {
   const int64_t first_row = use.node.integer("first_row");
@@ -69,12 +75,12 @@ Result<void> check_embedding(OperationUse& use) {
 }
 
 Result<void> check_linear(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_int8(use));
+  LOCKSTEP_TRY_VOID(check_activations(use, 1));
   return bind_result_type(use, use.symbols.type("dt"));
 }
 
 Result<void> check_linear_blocks(OperationUse& use) {
-  LOCKSTEP_TRY_VOID(check_int8(use));
+  LOCKSTEP_TRY_VOID(check_activations(use, 1));
   LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
   const int64_t block = use.node.integer("block");
   if (block < 1 || block > kMaxSize) return attribute_misfit("block", block, "1 or more columns");

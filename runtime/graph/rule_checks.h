@@ -22,6 +22,10 @@ inline Error attribute_misfit(std::string_view name, const auto& found, std::str
 /// The attribute blocks as a split with one range for every rank of the graph.
 Result<BlockSplit> read_blocks(const OperationUse& use);
 
+/// Checks the attribute activations against operand `weight`: 8-bit integers of x have the groups of the weight, so
+/// that needs codes and narrow groups.
+Result<void> check_activations(const OperationUse& use, size_t weight);
+
 Result<void> check_not_negative(const OperationUse& use, std::string_view name);
 
 /// Checks that a text attribute is one of `allowed`; the error lists them.

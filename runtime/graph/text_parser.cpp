@@ -1,7 +1,7 @@
 // The grammar, one function per rule:
 //
 //   graph      = "graph" name "tp=" int "rank=" int "rows=" int "slots=" int "{" { statement } "}"
-//   statement  = "output" name "=" reference | "%" name "=" ( definition | call ) ":" type | call
+//   statement  = "output" name "=" reference | "%" name "=" ( definition | call ) ":" type [ "as" format ] | call
 //   definition = "input" | "state" | "constant" "[" floats "]" | "weight" ( slice | "concat" "(" slices ")" )
 //   slice      = name "[" { int ":" int } "]"
 //   call       = operation "(" references ")" { attribute "=" contents }
@@ -96,6 +96,9 @@ class Parser {
     }
     LOCKSTEP_TRY_VOID(scan_.expect(':'));
     LOCKSTEP_TRY(value.type, type());
+    if (value.kind == ValueKind::kWeight) {
+      LOCKSTEP_TRY(value.format, format());
+    }
     return define(std::move(value), std::move(node), name_start);
   }
 
@@ -211,6 +214,19 @@ class Parser {
     if (!dtype) return scan_.unexpected("f32, bf16, f16, i32 or u8", start);
     LOCKSTEP_TRY(std::vector<int64_t> dims, list<int64_t>([this] { return scan_.integer(); }));
     return TensorType{*dtype, Shape(std::move(dims))};
+  }
+
+  Result<std::optional<WeightFormat>> format() {
+    const Scanner before = scan_;
+    if (!scan_.at_word() || scan_.word("as").value() != "as") {
+      scan_ = before;
+      return std::optional<WeightFormat>();
+    }
+    const size_t start = scan_.next();
+    LOCKSTEP_TRY(const std::string name, scan_.name());
+    const std::optional<WeightFormat> found = weight_format_from_text(name);
+    if (!found) return scan_.unexpected("a weight format, as q4g32", start);
+    return found;
   }
 
   /// "[" items "]".

@@ -74,8 +74,9 @@ std::string to_text(const Graph& graph) {
   visit_in_creation_order(
       graph,
       [&](ValueId id) {
-        text += fmt::format("  {} = {} : {}\n", written_reference(graph, id), written_definition(graph.value(id)),
-                            to_string(graph.value(id).type));
+        const Value& value = graph.value(id);
+        text += fmt::format("  {} = {} : {}{}\n", written_reference(graph, id), written_definition(value),
+                            to_string(value.type), value.format ? " as " + to_string(*value.format) : "");
       },
       [&](size_t index) { text += "  " + written_node(graph, graph.nodes[index]) + '\n'; });
   for (const Output& output : graph.outputs) {

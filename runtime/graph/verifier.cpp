@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "runtime/core/check.h"
+#include "runtime/graph/coded_weights.h"
 #include "runtime/graph/operations.h"
 
 namespace lockstep::graph {
@@ -73,6 +74,10 @@ Result<void> check_operands(const Graph& graph, const Operation& row, const std:
     if (!symbols.match(rule.type, value.type)) {
       return unsound(fmt::format("operand {} ({}): found {} of type {}, expected {}{}", i, rule.name, shown(value.name),
                                  to_string(value.type), rule.type, symbols.describe(rule.type)));
+    }
+    if (value.format && !may_be_coded(row.op, i)) {
+      return unsound(fmt::format("operand {} ({}): found {} in {}, expected elements", i, rule.name, shown(value.name),
+                                 to_string(*value.format)));
     }
     if (rule.use == OperandUse::kUpdated && value.kind != ValueKind::kState) {
       return unsound(fmt::format("operand {} ({}): found {}, expected a state, because it is updated", i, rule.name,
@@ -151,6 +156,14 @@ Result<void> check_constant(const Value& value) {
   return ok();
 }
 
+Result<void> check_format(const Value& value) {
+  if (!value.format) return ok();
+  const bool is_matrix = value.type.shape.rank() == 2 && is_float(value.type.dtype);
+  if (value.kind == ValueKind::kWeight && is_matrix && value.format->group <= kMaxSize) return ok();
+  return unsound(fmt::format("found format {} on type {}, expected it on weights that are matrices",
+                             to_string(*value.format), to_string(value.type)));
+}
+
 Result<void> check_value(const Value& value) {
   if (value.name.empty()) return unsound("found an empty name, expected a name");
   if (value.kind != ValueKind::kResult && value.name.find_first_not_of("0123456789") == std::string::npos) {
@@ -160,6 +173,7 @@ Result<void> check_value(const Value& value) {
     return unsound(fmt::format("found type {}, expected dimensions from 0 to {} and bytes that fit 63 bits",
                                to_string(value.type), kMaxSize));
   }
+  LOCKSTEP_TRY_VOID(check_format(value));
   if (value.kind == ValueKind::kWeight) return check_slices(value);
   if (!value.slices.empty()) return unsound("found slices, expected them on weights only");
   if (value.kind == ValueKind::kConstant) return check_constant(value);

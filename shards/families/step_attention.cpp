@@ -171,7 +171,8 @@ ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string
   }
   std::vector<int64_t> dims = whole.dims();
   dims[0] = heads.rows.size();
-  return graph_.weight(prefix + "kv_proj." + kind, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
+  const std::optional<WeightFormat> format = kind == "weight" ? format_of(slices) : std::nullopt;
+  return graph_.weight(prefix + "kv_proj." + kind, {shape_.dtype, Shape(std::move(dims))}, std::move(slices), format);
 }
 
 std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix, int64_t layer) {
@@ -189,7 +190,7 @@ std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string
   std::optional<ValueId> bias;
   const ValueId weights = key_value_rows(prefix, "weight", whole, heads);
   if (spec_.attention_bias) bias = key_value_rows(prefix, "bias", {width}, heads);
-  const ValueId pieces = graph_.linear(x, weights, bias, std::nullopt, spec_.int8_group);
+  const ValueId pieces = product(x, weights, bias);
   std::vector<int64_t> parts;
   for (const partition::RankPart& part : partition_.parts) parts.push_back(heads_of(layer, part).rows.size());
   const ValueId all = graph_.all_gather(pieces, std::move(parts));
@@ -268,8 +269,8 @@ ValueId StepBuilder::latent_queries(ValueId x, const std::string& prefix, const 
     for (int64_t head = own.begin; head < own.end; ++head) {
       rows.emplace_back(name + ".weight", Range{head * width + columns.begin, head * width + columns.end});
     }
-    const ValueId weights = stacked_weight(prefix + part, std::move(rows), inputs);
-    return graph_.linear(x, weights, std::nullopt, std::nullopt, spec_.int8_group);
+    const ValueId weights = stacked_matrix(prefix + part, std::move(rows), inputs);
+    return product(x, weights);
   };
   const ValueId plain = projected("q_plain_proj.weight", {0, latent.plain_dim});
   const ValueId turned =

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -67,6 +68,27 @@ ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::ve
   std::vector<int64_t> dims;
   for (const Range& range : ranges) dims.push_back(range.size());
   return graph_.weight(name, {shape_.dtype, Shape(std::move(dims))}, {{name, std::move(ranges)}});
+}
+
+std::optional<WeightFormat> StepBuilder::format_of(const std::string& /*tensor*/,
+                                                   std::optional<int64_t> /*leaf*/) const {
+  if (spec_.int8_group == 0) return std::nullopt;
+  return WeightFormat{.bits = 8, .group = spec_.int8_group};
+}
+
+std::optional<WeightFormat> StepBuilder::format_of(const std::vector<graph::WeightSlice>& slices) const {
+  if (slices.empty()) return std::nullopt;
+  const std::optional<WeightFormat> first = format_of(slices.front().tensor);
+  const bool are_equal =
+      std::ranges::all_of(slices, [&](const graph::WeightSlice& slice) { return format_of(slice.tensor) == first; });
+  return are_equal ? first : std::nullopt;
+}
+
+ValueId StepBuilder::matrix(const std::string& name, const Shape& whole, std::vector<Range> ranges,
+                            std::optional<int64_t> leaf, const std::string& value) {
+  tensors_.emplace(name, whole);
+  const TensorType type{shape_.dtype, {ranges[0].size(), ranges[1].size()}};
+  return graph_.weight(value.empty() ? name : value, type, {{name, std::move(ranges)}}, format_of(name, leaf));
 }
 
 ValueId StepBuilder::whole_weight(const std::string& name, const Shape& whole) {
@@ -154,19 +176,28 @@ ValueId StepBuilder::scale_layer(ValueId x, int64_t layer) {
   return graph_.multiply(x, whole_weight(fmt::format("model.layers.{}.layer_scalar", layer), {1}));
 }
 
+graph::Activations StepBuilder::activations_of(ValueId weight) const {
+  const bool has_codes = graph_.format_of(weight).has_value();
+  return has_codes && spec_.int8_group > 0 ? graph::Activations::kInt8 : graph::Activations::kAsTheyAre;
+}
+
+ValueId StepBuilder::product(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result) {
+  return graph_.linear(x, weight, bias, result, activations_of(weight));
+}
+
 ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias) {
-  const ValueId weights = weight(name + ".weight", whole, {rows, {0, whole[1]}});
+  const ValueId weights = matrix(name + ".weight", whole, {rows, {0, whole[1]}});
   std::optional<ValueId> bias_rows;
   if (bias == Bias::kPresent) bias_rows = weight(name + ".bias", {whole[0]}, {rows});
-  return graph_.linear(x, weights, bias_rows, std::nullopt, spec_.int8_group);
+  return product(x, weights, bias_rows);
 }
 
 StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& name, Range columns, const Shape& whole,
                                                const BlockSplit& blocks, int64_t block, Bias bias) {
-  const ValueId weights = weight(name + ".weight", whole, {{0, whole[0]}, columns});
+  const ValueId weights = matrix(name + ".weight", whole, {{0, whole[0]}, columns}, block);
   const BlockSplit& split = sums_by_rank() ? rank_blocks_ : blocks;
   const int64_t leaf = sums_by_rank() ? columns.size() : block;
-  return {graph_.linear_blocks(x, weights, split, leaf, spec_.int8_group), &split,
+  return {graph_.linear_blocks(x, weights, split, leaf, activations_of(weights)), &split,
           bias == Bias::kPresent ? name + ".bias" : ""};
 }
 
@@ -216,10 +247,11 @@ ValueId StepBuilder::own_logits(ValueId hidden) {
   const Range rows = part_.vocabulary;
   const std::string name = spec_.tied_embeddings ? "model.embed_tokens" : "lm_head";
   const ValueId weights =
-      weight(name + ".weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
+      matrix(name + ".weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}},
+             /*leaf=*/std::nullopt, format_of(name + ".weight") ? "lm_head.weight" : "");
   std::optional<ValueId> bias;
   if (spec_.head_bias) bias = weight("lm_head.bias", {spec_.vocabulary}, {rows});
-  ValueId logits = graph_.linear(hidden, weights, bias, DType::kFloat32, spec_.int8_group);
+  ValueId logits = product(hidden, weights, bias, DType::kFloat32);
   if (spec_.logit_scale != 1.0) logits = graph_.scale(logits, spec_.logit_scale);
   return spec_.logit_soft_cap > 0 ? graph_.soft_cap(logits, spec_.logit_soft_cap) : logits;
 }

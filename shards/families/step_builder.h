@@ -95,6 +95,18 @@ class StepBuilder {
   graph::ValueId of_rows(graph::ValueId slots);
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
+  /// The same for the matrix of a product, in codes where the model has them; `leaf`: columns of a leaf of its sums, if
+  /// they have leaves. `value` names the graph's value, if another than the tensor reads it.
+  graph::ValueId matrix(const std::string& name, const Shape& whole, std::vector<Range> ranges,
+                        std::optional<int64_t> leaf = std::nullopt, const std::string& value = "");
+  /// The format of the matrix `tensor` in the graph: no group is part of two leaves.
+  std::optional<WeightFormat> format_of(const std::string& tensor, std::optional<int64_t> leaf = std::nullopt) const;
+  /// The format of several slices, of one or more tensors; empty if they have not all the same.
+  std::optional<WeightFormat> format_of(const std::vector<graph::WeightSlice>& slices) const;
+  graph::Activations activations_of(graph::ValueId weight) const;
+  /// x · wᵀ (+ bias), w with elements or in codes.
+  graph::ValueId product(graph::ValueId x, graph::ValueId weight, std::optional<graph::ValueId> bias = std::nullopt,
+                         std::optional<DType> result = std::nullopt);
   /// x · (rows `rows` of the weight)ᵀ + (the same rows of the bias): this rank's part of a column-parallel product.
   graph::ValueId column_parallel(graph::ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias);
   /// This rank's part of x · (columns `columns` of the weight)ᵀ; `block` columns are a leaf of `blocks`.
@@ -156,6 +168,9 @@ class StepBuilder {
   Partial delta_rule_partial(graph::ValueId x, int64_t layer);
   /// Rows of several tensors, one range after the other, as one weight [rows, columns].
   graph::ValueId stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
+                                int64_t columns);
+  /// The same for the matrix of a product, in codes where all the tensors have the same.
+  graph::ValueId stacked_matrix(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
                                 int64_t columns);
   graph::ValueId recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims);
   int64_t window_of(int64_t layer) const;

@@ -19,15 +19,34 @@ static_assert(kRecurrenceBlock <= graph::kMostBlockRows);
 
 }  // namespace
 
-ValueId StepBuilder::stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
-                                    int64_t columns) {
+namespace {
+
+/// Rows of several tensors, whole in the other dimension.
+struct Stack {
   std::vector<graph::WeightSlice> slices;
   int64_t rows = 0;
-  for (auto& [tensor, range] : parts) {
-    rows += range.size();
-    slices.push_back({std::move(tensor), {range, {0, columns}}});
+
+  Stack(std::vector<std::pair<std::string, Range>> parts, int64_t columns) {
+    for (auto& [tensor, range] : parts) {
+      rows += range.size();
+      slices.push_back({std::move(tensor), {range, {0, columns}}});
+    }
   }
-  return graph_.weight(name, {shape_.dtype, {rows, columns}}, std::move(slices));
+};
+
+}  // namespace
+
+ValueId StepBuilder::stacked_weight(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
+                                    int64_t columns) {
+  Stack stack(std::move(parts), columns);
+  return graph_.weight(name, {shape_.dtype, {stack.rows, columns}}, std::move(stack.slices));
+}
+
+ValueId StepBuilder::stacked_matrix(const std::string& name, std::vector<std::pair<std::string, Range>> parts,
+                                    int64_t columns) {
+  Stack stack(std::move(parts), columns);
+  const std::optional<WeightFormat> format = format_of(stack.slices);
+  return graph_.weight(name, {shape_.dtype, {stack.rows, columns}}, std::move(stack.slices), format);
 }
 
 ValueId StepBuilder::recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims) {
@@ -51,12 +70,14 @@ StepBuilder::Partial StepBuilder::delta_rule_partial(ValueId x, int64_t layer) {
       tensors_.emplace(tensor, Shape{is_value ? values : keys, columns});
       parts.emplace_back(tensor, is_value ? own_values : own_keys);
     }
-    return stacked_weight(fmt::format("{}qkv_{}.weight", prefix, kind), std::move(parts), columns);
+    return parts;
   };
-  const ValueId projected = graph_.linear(x, of_all("proj", hidden), std::nullopt, std::nullopt, spec_.int8_group);
+  const ValueId projected = product(x, stacked_matrix(prefix + "qkv_proj.weight", of_all("proj", hidden), hidden));
   const int64_t channels = 2 * own_keys.size() + own_values.size();
   const ValueId rows = recurrent_state(layer, "rows", shape_.dtype, {rule.taps - 1 + kRecurrenceBlock, channels});
-  const ValueId mixed = graph_.causal_conv(projected, of_all("conv", rule.taps), rows, slot_, position_, "silu");
+  const ValueId mixed =
+      graph_.causal_conv(projected, stacked_weight(prefix + "qkv_conv.weight", of_all("conv", rule.taps), rule.taps),
+                         rows, slot_, position_, "silu");
 
   const std::string b = prefix + "b_proj.weight", a = prefix + "a_proj.weight";
   for (const std::string& tensor : {b, a}) tensors_.emplace(tensor, Shape{rule.value_heads, hidden});

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/model/served_spec.h"
+#include "runtime/graph/coded_weights.h"
 #include "shards/shard_graphs.h"
 #include "tests/model/golden.h"
 
@@ -142,8 +143,8 @@ TEST_P(Int8Family, MultipliesByEveryMatrixOfItsLayersIn8Bits) {
     const std::string& name = graphs.prefill.back().value(node.operands[1]).name;
     const bool is_listed =
         std::ranges::any_of(kInTheModelsType, [&](const char* part) { return name.find(part) != std::string::npos; });
-    EXPECT_NE(node.has("int8"), is_listed) << name;
-    in_8_bits += node.has("int8") ? 1 : 0;
+    EXPECT_NE(graph::has_int8_activations(node), is_listed) << name;
+    in_8_bits += graph::has_int8_activations(node) ? 1 : 0;
   }
   EXPECT_GE(in_8_bits, 4 * spec.layers);
 }

@@ -91,6 +91,10 @@ class Announced final : public checkpoint::Checkpoint {
                     std::span<std::byte> dst) const override {
     return inner_.read(name, expected, ranges, dtype, dst);
   }
+  Result<void> read_codes(std::string_view name, const Shape& expected, Range rows, Range columns,
+                          CodedRows dst) const override {
+    return inner_.read_codes(name, expected, rows, columns, dst);
+  }
   int64_t rows_at_once(std::string_view name) const override { return inner_.rows_at_once(name); }
   int64_t place_of(std::string_view name) const override { return inner_.place_of(name); }
   void expect(std::string_view, std::span<const Range>) const override { ++announcements; }

@@ -44,6 +44,7 @@ device::Capabilities capabilities(Isa isa) {
           .bounded_attention = true,
           .invariant_sums = true,
           .recurrences = true,
+          .coded_weights = device::CodedWeights::kInt8,
           .latent_attention = true,
           .host_threads = true,
           .host_instructions = std::string(to_string(isa))};

@@ -4,10 +4,10 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/graph/coded_weights.h"
+
 namespace lockstep::cpu {
 namespace {
-
-using graph::Op;
 
 /// Four zero weights as unsigned integers.
 constexpr uint32_t kZeros = 0x80808080u;
@@ -65,14 +65,9 @@ int64_t Int8Packing::steps_before(int64_t group) const {
 }
 
 std::optional<Int8Packing> int8_packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand) {
-  const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
-  if (!is_product || operand != 1 || !node.has("int8")) return std::nullopt;
+  if (operand != 1 || graph::int8_group(graph, node) == 0) return std::nullopt;
   const TensorType& type = graph.value(node.operands[operand]).type;
-  const int64_t columns = type.shape[1];
-  const int64_t leaf = node.op == Op::kLinearBlocks ? node.integer("block") : std::max<int64_t>(columns, 1);
-  return Int8Packing{.n = type.shape[0],
-                     .groups = {.columns = columns, .leaf = leaf, .width = node.integer("int8")},
-                     .dtype = type.dtype};
+  return Int8Packing{.n = type.shape[0], .groups = graph::column_groups(graph, node, operand), .dtype = type.dtype};
 }
 
 void pack_int8_panel(const Kernels& kernels, const Int8Packing& packing, int64_t panel, const std::byte* src,

@@ -21,7 +21,7 @@ namespace lockstep::cpu {
 
 struct Int8Packing {
   int64_t n = 0;  // output rows
-  Int8Groups groups;
+  ColumnGroups groups;
   DType dtype = DType::kFloat32;  // of the unpacked matrix
 
   int64_t steps_of(int64_t group) const { return (groups.of(group).size() + kInt8Columns - 1) / kInt8Columns; }

@@ -47,7 +47,7 @@ Int8Segment Int8LinearTask::segment_of(Range groups) const {
 }
 
 void Int8LinearTask::plan(const std::vector<TreeLeaf>& leaves, int64_t first) {
-  const Int8Groups& cut = weight.packing.groups;
+  const ColumnGroups& cut = weight.packing.groups;
   const int64_t at_once = std::max<int64_t>(1, slab_steps() * kInt8Columns / cut.width);  // groups of a slab
   for (const TreeLeaf& leaf : leaves) {
     const int64_t own = leaf.number - first;

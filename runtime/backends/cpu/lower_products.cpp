@@ -8,6 +8,7 @@
 #include "runtime/backends/cpu/linear.h"
 #include "runtime/backends/cpu/linear_int8.h"
 #include "runtime/backends/cpu/packing.h"
+#include "runtime/graph/coded_weights.h"
 
 namespace lockstep::cpu {
 
@@ -45,7 +46,7 @@ Result<void> Compiler::add_product(const Node& node, FusedLinear product) {
 }
 
 Result<void> Compiler::lower_linear(const Node& node) {
-  if (node.has("int8")) return lower_linear_int8(node);
+  if (graph::int8_group(graph_, node) > 0) return lower_linear_int8(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   return add_product(node, FusedLinear(LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing),
@@ -53,7 +54,7 @@ Result<void> Compiler::lower_linear(const Node& node) {
 }
 
 Result<void> Compiler::lower_linear_blocks(const Node& node) {
-  if (node.has("int8")) return lower_linear_int8(node);
+  if (graph::int8_group(graph_, node) > 0) return lower_linear_int8(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   LinearPlan plan =

@@ -17,7 +17,7 @@ namespace lockstep::cuda {
 /// A matrix [outputs, groups.columns] in packed form.
 struct Int8Packing {
   int64_t outputs = 0;
-  Int8Groups groups;
+  ColumnGroups groups;
 
   int64_t tiles() const { return (outputs + 15) / 16; }
   /// Words of a group.

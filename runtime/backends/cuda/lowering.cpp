@@ -8,6 +8,7 @@
 
 #include "runtime/backends/cuda/few_rows.h"
 #include "runtime/backends/cuda/kernel_set.h"
+#include "runtime/graph/coded_weights.h"
 #include "runtime/graph/token_rows.h"
 
 namespace lockstep::cuda {
@@ -305,7 +306,7 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kEmbedding: return lower_embedding(node);
     case Op::kLinear:
     case Op::kLinearBlocks:
-      if (node.has("int8")) return lower_product_int8(node);
+      if (graph::int8_group(graph_, node) > 0) return lower_product_int8(node);
       return has_few_rows(graph_, node, 1) ? lower_few(node) : lower_product(node);
     case Op::kHeadLinear: return lower_head_linear(node);
     case Op::kMoeExperts: return lower_experts(node);

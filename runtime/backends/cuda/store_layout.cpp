@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/graph/coded_weights.h"
+
 namespace lockstep::cuda {
 namespace {
 
@@ -189,10 +191,8 @@ Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t op
   const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
   if (is_product && operand == 1) {
     const int64_t leaf = node.op == Op::kLinearBlocks ? node.integer("block") : shape[1];
-    if (node.has("int8")) {
-      return Int8Packing{
-          .outputs = shape[0],
-          .groups = {.columns = shape[1], .leaf = std::max<int64_t>(1, leaf), .width = node.integer("int8")}};
+    if (graph::int8_group(graph, node) > 0) {
+      return Int8Packing{.outputs = shape[0], .groups = graph::column_groups(graph, node, operand)};
     }
     return StackedPacking{fragments(type.dtype, shape[0], shape[1], leaf)};
   }
@@ -213,7 +213,7 @@ Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t op
 bool is_product_of_many_rows(const graph::Graph& graph, const graph::Node& node) {
   const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
   const Shape& shape = graph.value(*node.result).type.shape;
-  return is_product && !node.has("int8") && shape[shape.rank() - 2] > kSomeRows;
+  return is_product && graph::int8_group(graph, node) == 0 && shape[shape.rank() - 2] > kSomeRows;
 }
 
 Result<StoreLayout> StoreLayout::of(std::span<const device::StepGraph> steps, const StoreOptions& options) {

@@ -52,9 +52,9 @@ std::vector<SumPart> block_parts(const BlockSplit& split, int rank, int64_t bloc
   return parts;
 }
 
-std::vector<SumPart> plain_int8_parts(const Int8Groups& groups) { return in_shares(groups.count(), groups.columns); }
+std::vector<SumPart> plain_int8_parts(const ColumnGroups& groups) { return in_shares(groups.count(), groups.columns); }
 
-std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const Int8Groups& groups) {
+std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const ColumnGroups& groups) {
   std::vector<SumPart> parts;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
     const int64_t own = leaf.number - split.range_of(rank).begin;

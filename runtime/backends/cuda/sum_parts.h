@@ -16,8 +16,8 @@ std::vector<SumPart> plain_parts(int64_t columns);
 std::vector<SumPart> block_parts(const BlockSplit& split, int rank, int64_t block, int64_t columns);
 
 /// The same in groups of 8-bit integers.
-std::vector<SumPart> plain_int8_parts(const Int8Groups& groups);
-std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const Int8Groups& groups);
+std::vector<SumPart> plain_int8_parts(const ColumnGroups& groups);
+std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const ColumnGroups& groups);
 
 /// The sums over a rank's experts: a leaf is an expert, or `block` columns of every expert.
 std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool leaf_is_expert, int64_t experts,

@@ -136,6 +136,7 @@ device::Capabilities capabilities() {
           .rows_of_one_slot = true,
           .bounded_attention = false,  // a module reads all rows of its bucket; use --buckets
           .invariant_sums = false,     // the device's order of sums is unknown
+          .coded_weights = device::CodedWeights::kInt8,
           .whole_group = true};
 }
 

@@ -35,7 +35,7 @@ void for_each_run(const Placement& placement, int rank, Visit visit) {
 /// Calls `visit(row, device group, first column in the host's row, columns)` for every group of a rank's tensor.
 template <typename Visit>
 void for_each_group(const Int8Part& part, const Shape& view, Visit visit) {
-  const Int8Groups groups{.columns = view[1], .leaf = part.leaf, .width = part.width};
+  const ColumnGroups groups{.columns = view[1], .leaf = part.leaf, .width = part.width};
   for (int64_t row = 0; row < view[0]; ++row) {
     for (int64_t group = 0; group < groups.count(); ++group) {
       visit(row, group, groups.of(group).begin, groups.of(group).size());

@@ -11,6 +11,7 @@ inline device::Capabilities capabilities() {
           .bounded_attention = true,
           .invariant_sums = false,  // libtorch's order of sums varies with the shape
           .recurrences = true,
+          .coded_weights = device::CodedWeights::kAll,
           .latent_attention = true};
 }
 

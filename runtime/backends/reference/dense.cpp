@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "runtime/backends/aten/operations.h"
-#include "runtime/backends/reference/int8.h"
+#include "runtime/backends/reference/int8_rows.h"
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/backends/reference/tree_sum.h"
 
@@ -11,12 +11,11 @@ namespace {
 
 aten::ConstMatrix matrix(const Tensor& t) { return aten::dense(t.floats(), t.rows(), t.columns()); }
 
-int64_t int8_group_of(const graph::Node& node) { return node.integer_or("int8", 0); }
-
-/// dst = x · wᵀ for one leaf.
-Result<void> multiply(aten::ConstMatrix x, aten::ConstMatrix w, int64_t int8_group, aten::Matrix dst) {
-  if (int8_group == 0) return aten::multiply_transposed(x, w, dst);
-  return multiply_int8(x, w, {.columns = w.columns, .leaf = std::max<int64_t>(w.columns, 1), .width = int8_group}, dst);
+/// dst = x · wᵀ for one leaf; `int8_width` above 0: x in 8 bits, in groups of that many columns.
+Result<void> multiply(aten::ConstMatrix x, aten::ConstMatrix w, int64_t int8_width, aten::Matrix dst) {
+  if (int8_width == 0) return aten::multiply_transposed(x, w, dst);
+  const std::vector<float> rows = quantised_rows(x, int8_width);
+  return aten::multiply_transposed(aten::dense(rows.data(), x.rows, x.columns), w, dst);
 }
 
 /// The partial products of one rank's leaves: leaf `i` of the tree is the rank's columns [(i − first) · block, …); the
@@ -26,7 +25,7 @@ struct BlockProduct {
   aten::ConstMatrix w;
   int64_t first = 0;  // the rank's first leaf
   int64_t block = 0;
-  int64_t int8_group = 0;  // 0: not quantised
+  int64_t int8_width = 0;  // as in `multiply`
 
   Result<std::vector<float>> leaf(int64_t i) const {
     const int64_t begin = (i - first) * block;
@@ -34,7 +33,7 @@ struct BlockProduct {
     std::vector<float> product(static_cast<size_t>(x.rows * w.rows));
     const aten::Matrix dst = aten::dense(product.data(), x.rows, w.rows);
     LOCKSTEP_TRY_VOID(multiply({x.data + begin, x.rows, width, x.row_stride},
-                               {w.data + begin, w.rows, width, w.row_stride}, int8_group, dst));
+                               {w.data + begin, w.rows, width, w.row_stride}, int8_width, dst));
     return product;
   }
 };
@@ -70,7 +69,7 @@ Result<void> lookup(const Call& call, const Environment&) {
 Result<void> linear(const Call& call, const Environment&) {
   const Tensor& result = *call.result;
   const aten::Matrix dst = aten::dense(result.floats(), result.rows(), result.columns());
-  LOCKSTEP_TRY_VOID(multiply(matrix(call.operands[0]), matrix(call.operands[1]), int8_group_of(call.node), dst));
+  LOCKSTEP_TRY_VOID(multiply(matrix(call.operands[0]), matrix(call.operands[1]), call.int8_widths[1], dst));
   if (call.operands.size() < 3) return ok();
   const float* bias = call.operands[2].floats();
   for (int64_t t = 0; t < dst.rows; ++t) {
@@ -82,7 +81,7 @@ Result<void> linear(const Call& call, const Environment&) {
 Result<void> linear_blocks(const Call& call, const Environment& environment) {
   const BlockSplit& split = call.sum->split;
   const BlockProduct product{matrix(call.operands[0]), matrix(call.operands[1]), split.range_of(environment.rank).begin,
-                             call.node.integer("block"), int8_group_of(call.node)};
+                             call.node.integer("block"), call.int8_widths[1]};
   float* dst = call.result->floats();
   for (const Range& root : split.roots_of(environment.rank)) {
     LOCKSTEP_TRY(const std::vector<float> sum, sum_leaves(root, [&](int64_t i) { return product.leaf(i); }));

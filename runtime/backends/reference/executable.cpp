@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/backends/reference/buffer_plan.h"
+#include "runtime/graph/coded_weights.h"
 
 namespace lockstep::reference {
 namespace {
@@ -145,8 +146,12 @@ Result<void> Executable::place_values() {
 void Executable::add_steps() {
   int64_t vocabulary = 0;
   for (const graph::Node& node : graph_.nodes) {
-    Step step{kernel_of(node.op), {node, {}, std::nullopt, std::nullopt}};
-    for (const graph::ValueId id : node.operands) step.call.operands.push_back(tensor(id));
+    Step step{kernel_of(node.op), {node, {}, std::nullopt, std::nullopt, {}}};
+    for (const graph::ValueId id : node.operands) {
+      step.call.operands.push_back(tensor(id));
+      const std::optional<WeightFormat>& format = graph_.value(id).format;
+      step.call.int8_widths.push_back(format && graph::has_int8_activations(node) ? format->group : 0);
+    }
     if (node.result) step.call.result = tensor(*node.result);
     if (node.has("blocks")) step.call.sum.emplace(BlockSplit{node.integers("blocks")});
     const bool draws = node.op == graph::Op::kSample || node.op == graph::Op::kAccept;

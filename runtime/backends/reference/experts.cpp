@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/backends/reference/activations.h"
+#include "runtime/backends/reference/int8_rows.h"
 #include "runtime/backends/reference/kernels.h"
 #include "runtime/backends/reference/tree_sum.h"
 
@@ -71,14 +72,26 @@ class Experts {
     return in_[kRoute].floats()[token * in_[kRoute].columns() + first_expert_ + expert];
   }
 
+  /// The rows that a product with `weight` reads: x, or x in 8 bits. Dense.
+  std::vector<float> rows_for(ExpertOperand weight, aten::ConstMatrix x) const {
+    const int64_t width = call_.int8_widths[weight];
+    if (width > 0) return quantised_rows(x, width);
+    std::vector<float> rows;
+    for (int64_t r = 0; r < x.rows; ++r) {
+      rows.insert(rows.end(), x.data + r * x.row_stride, x.data + r * x.row_stride + x.columns);
+    }
+    return rows;
+  }
+
   /// x · wᵀ + bias of the selected rows with one expert's `width` rows of a stacked weight.
   Result<std::vector<float>> product(const std::vector<float>& x, ExpertOperand weight, ExpertOperand bias,
                                      int64_t expert) const {
     const int64_t rows = static_cast<int64_t>(x.size()) / hidden_;
     std::vector<float> y(static_cast<size_t>(rows * width_));
     const float* w = in_[weight].floats() + expert * width_ * hidden_;
-    LOCKSTEP_TRY_VOID(aten::multiply_transposed(aten::dense(x.data(), rows, hidden_), aten::dense(w, width_, hidden_),
-                                                aten::dense(y.data(), rows, width_)));
+    const std::vector<float> read = rows_for(weight, aten::dense(x.data(), rows, hidden_));
+    LOCKSTEP_TRY_VOID(aten::multiply_transposed(aten::dense(read.data(), rows, hidden_),
+                                                aten::dense(w, width_, hidden_), aten::dense(y.data(), rows, width_)));
     if (in_.size() <= bias) return y;
     for (size_t i = 0; i < y.size(); ++i)
       y[i] += in_[bias].floats()[expert * width_ + static_cast<int64_t>(i) % width_];
@@ -126,9 +139,11 @@ class Experts {
     if (rows.size() == 0) return ok();
     std::vector<float> part(static_cast<size_t>(rows.size() * hidden_));
     const float* down = in_[kDown].floats() + expert * hidden_ * width_ + columns.begin;
-    LOCKSTEP_TRY_VOID(aten::multiply_transposed(
-        {rows.inner.data() + columns.begin, rows.size(), columns.size(), width_},
-        {down, hidden_, columns.size(), width_}, aten::dense(part.data(), rows.size(), hidden_)));
+    const std::vector<float> inner =
+        rows_for(kDown, {rows.inner.data() + columns.begin, rows.size(), columns.size(), width_});
+    LOCKSTEP_TRY_VOID(aten::multiply_transposed(aten::dense(inner.data(), rows.size(), columns.size()),
+                                                {down, hidden_, columns.size(), width_},
+                                                aten::dense(part.data(), rows.size(), hidden_)));
     const float* bias = is_first_leaf && in_.size() > kDownBias ? in_[kDownBias].floats() + expert * hidden_ : nullptr;
     for (int64_t r = 0; r < rows.size(); ++r) {
       const int64_t token = rows.token[static_cast<size_t>(r)];

@@ -25,6 +25,8 @@ struct Call {
   std::vector<Tensor> operands;
   std::optional<Tensor> result;
   std::optional<device::TreeSum> sum;  // of nodes with `blocks`
+  std::vector<int64_t> int8_widths;    // for each operand, a matrix in codes: columns that share a scale of the 8-bit
+                                       // rows that it multiplies; 0: rows as they are
 };
 
 using Kernel = Result<void> (*)(const Call&, const Environment&);

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "runtime/graph/coded_weights.h"
+
 namespace lockstep::reference {
 namespace {
 
@@ -20,6 +22,19 @@ Result<void> check_range(std::string_view name, const Tensor& tensor, int64_t of
   if (offset >= 0 && size <= tensor.type.bytes() && offset <= tensor.type.bytes() - size) return ok();
   return invalid(fmt::format("cannot access state {}: found bytes {} to {}, expected a range inside its {} bytes", name,
                              offset, offset + size, tensor.type.bytes()));
+}
+
+/// Quantises the elements of a matrix and decodes them again.
+void round_to_codes(const WeightFormat& format, const ColumnGroups& groups, const Tensor& matrix) {
+  std::vector<uint8_t> codes(static_cast<size_t>(groups.columns));
+  for (int64_t row = 0; row < matrix.rows(); ++row) {
+    for (int64_t group = 0; group < groups.count(); ++group) {
+      const Range own = groups.of(group);
+      float* const values = matrix.floats() + row * groups.columns + own.begin;
+      const float scale = quantise(format, values, own.size(), codes.data());
+      for (int64_t k = 0; k < own.size(); ++k) values[k] = decode(format, codes[static_cast<size_t>(k)], scale, 0.0f);
+    }
+  }
 }
 
 }  // namespace
@@ -62,6 +77,13 @@ Result<void> Store::add_graph(const graph::Graph& graph) {
     if (value.kind == graph::ValueKind::kState) LOCKSTEP_TRY_VOID(add_entry(value, states_, state_index_));
   }
   for (const graph::Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const graph::Value& value = graph.value(node.operands[i]);
+      if (!value.format) continue;
+      Entry& weight = weights_[weight_index_.find(value.name)->second];
+      weight.format = value.format;
+      weight.groups = graph::column_groups(graph, node, i);
+    }
     for (const graph::ValueId state : graph::sequence_states(node)) {
       const auto found = state_index_.find(graph.value(state).name);
       if (found == state_index_.end()) continue;
@@ -104,6 +126,49 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
                      static_cast<size_t>(weight.tensor.elements()));
   } else if (!bytes.empty()) {
     std::memcpy(weight.tensor.memory, bytes.data(), bytes.size());
+  }
+  if (weight.format) round_to_codes(*weight.format, weight.groups, weight.tensor);
+  weight.has_contents = true;
+  return ok();
+}
+
+Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
+  std::vector<std::byte> contents;
+  for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
+    const graph::Value& value = graph.value(id);
+    const auto found = weight_index_.find(value.name);
+    if (found != weight_index_.end() && weights_[found->second].format) {
+      LOCKSTEP_TRY_VOID(read_coded(value, weights_[found->second], reader));
+      continue;
+    }
+    contents.resize(static_cast<size_t>(value.type.bytes()));
+    LOCKSTEP_TRY_VOID(reader.read(value, device::rows_of(value), contents));
+    LOCKSTEP_TRY_VOID(set_weight(value.name, contents));
+  }
+  return ok();
+}
+
+Result<void> Store::read_coded(const graph::Value& value, Entry& weight, const device::WeightReader& reader) const {
+  const int64_t columns = weight.tensor.columns(), at_once = reader.rows_at_once(value);
+  const Range all = device::rows_of(value);
+  for (int64_t begin = all.begin; begin < all.end; begin += at_once) {
+    const Range rows{begin, std::min(begin + at_once, all.end)};
+    std::vector<uint8_t> codes(static_cast<size_t>(rows.size() * columns));
+    std::vector<float> scales(static_cast<size_t>(rows.size() * weight.groups.count()));
+    std::vector<float> offsets(weight.format->offset == GroupOffset::kNone ? 0 : scales.size());
+    LOCKSTEP_TRY_VOID(
+        reader.read_codes(value, weight.groups, rows, {std::span(codes), std::span(scales), std::span(offsets)}));
+    float* const dst = weight.tensor.floats() + begin * columns;
+    for (int64_t row = 0; row < rows.size(); ++row) {
+      for (int64_t group = 0; group < weight.groups.count(); ++group) {
+        const auto place = static_cast<size_t>(row * weight.groups.count() + group);
+        const Range own = weight.groups.of(group);
+        for (int64_t k = row * columns + own.begin; k < row * columns + own.end; ++k) {
+          dst[k] = decode(*weight.format, codes[static_cast<size_t>(k)], scales[place],
+                          offsets.empty() ? 0.0f : offsets[place]);
+        }
+      }
+    }
   }
   weight.has_contents = true;
   return ok();

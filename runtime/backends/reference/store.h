@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   static Result<std::unique_ptr<Store>> make(std::span<const device::StepGraph> steps);
 
   Result<void> set_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  Result<void> load(const graph::Graph& graph, const device::WeightReader& reader) override;
   std::optional<device::StateId> find_state(std::string_view name) const override;
   Result<void> write_state(device::StateId state, int64_t offset, std::span<const std::byte> bytes) override;
   Result<void> read_state(device::StateId state, int64_t offset, std::span<std::byte> bytes) const override;
@@ -67,9 +69,11 @@ class Store final : public device::Store, public device::SlotTransfer {
     std::string name;
     Tensor tensor;
     Pages pages;
-    bool is_cache = false;      // states only: a KV cache
-    bool is_carried = false;    // states only: what a recurrent layer carries on
-    bool has_contents = false;  // weights only
+    bool is_cache = false;               // states only: a KV cache
+    bool is_carried = false;             // states only: what a recurrent layer carries on
+    bool has_contents = false;           // weights only
+    std::optional<WeightFormat> format;  // of a weight in codes; its tensor has the decoded values
+    ColumnGroups groups;                 // of its columns
 
     bool belongs_to_slots() const { return is_cache || is_carried; }
   };
@@ -79,6 +83,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> add_graph(const graph::Graph& graph);
   Result<void> add_entry(const graph::Value& value, std::vector<Entry>& entries, Index& index);
   const Entry& entry(device::StateId state) const;
+  Result<void> read_coded(const graph::Value& value, Entry& weight, const device::WeightReader& reader) const;
 
   std::vector<Entry> weights_;
   std::vector<Entry> states_;

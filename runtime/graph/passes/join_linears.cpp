@@ -56,6 +56,7 @@ Value joined_weight(const Graph& graph, const std::vector<size_t>& linears, size
     rows += part.type.shape[0];
     joined.slices.insert(joined.slices.end(), part.slices.begin(), part.slices.end());
     joined.type = part.type;
+    joined.format = part.format;
   }
   joined.name = joined_name(names);
   std::vector<int64_t> dims = joined.type.shape.dims();
@@ -100,7 +101,7 @@ class Joiner {
       case ValueKind::kInput: slot_of(id) = builder_.input(value.name, value.type); return;
       case ValueKind::kState: slot_of(id) = builder_.state(value.name, value.type); return;
       case ValueKind::kWeight:
-        if (!is_dead(id)) slot_of(id) = builder_.weight(value.name, value.type, value.slices);
+        if (!is_dead(id)) slot_of(id) = builder_.weight(value.name, value.type, value.slices, value.format);
         return;
       case ValueKind::kConstant:
         if (!is_dead(id)) slot_of(id) = builder_.constant(value.name, value.constant);
@@ -138,7 +139,8 @@ class Joiner {
     for (size_t i = 1; i < model.operands.size(); ++i) {
       Value weight = joined_weight(graph_, group.linears, i);
       while (graph_.find(weight.name) || !joined_names_.insert(weight.name).second) weight.name += '_';
-      operands.push_back(builder_.weight(std::move(weight.name), std::move(weight.type), std::move(weight.slices)));
+      operands.push_back(
+          builder_.weight(std::move(weight.name), std::move(weight.type), std::move(weight.slices), weight.format));
     }
     const ValueId joined = *builder_.add_node(Op::kLinear, std::move(operands), model.attributes);
     int64_t begin = 0;
@@ -159,11 +161,12 @@ class Joiner {
   std::set<std::string> joined_names_;
 };
 
-/// Whether the operands at `index` can become one weight: nothing else reads them.
+/// Whether the operands at `index` can become one weight: nothing else reads them, and their formats are equal.
 bool can_concatenate(const Graph& graph, const Uses& uses, const std::vector<size_t>& linears, size_t index) {
   for (size_t linear : linears) {
     const ValueId weight = graph.nodes[linear].operands[index];
     if (graph.value(weight).kind != ValueKind::kWeight || !uses.is_read_once(weight)) return false;
+    if (graph.value(weight).format != graph.value(graph.nodes[linears[0]].operands[index]).format) return false;
   }
   return true;
 }

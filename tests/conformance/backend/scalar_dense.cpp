@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/core/int8_groups.h"
+#include "runtime/graph/coded_weights.h"
 #include "tests/conformance/backend/scalar_operations.h"
 
 namespace lockstep::conformance::scalar {
@@ -26,32 +27,41 @@ double dot(const Array& x, int64_t t, const Array& w, int64_t n, int64_t begin, 
   return sum;
 }
 
-/// The same in 8 bits, by groups of `width` of each leaf of `leaf` columns (runtime/core/int8_groups.h).
-double dot_int8(const Array& x, int64_t t, const Array& w, int64_t n, Range columns, int64_t leaf, int64_t width) {
-  const auto integers_of = [](const Array& a, int64_t row, Range group, std::vector<int8_t>& integers) {
-    std::vector<float> values;
-    for (int64_t k = group.begin; k < group.end; ++k) values.push_back(static_cast<float>(a.at(row, k)));
-    integers.resize(values.size());
-    return to_int8(values.data(), group.size(), integers.data());
-  };
-  const Int8Groups groups{.columns = columns.size(), .leaf = leaf, .width = width};
+/// The same with a weight in codes, by groups of each leaf of `leaf` columns: w is quantised to `format`, and x to
+/// 8-bit integers (runtime/core/int8_groups.h) if `node` wants it.
+double dot_coded(const graph::Node& node, const WeightFormat& format, const Array& x, int64_t t, const Array& w,
+                 int64_t n, Range columns, int64_t leaf) {
+  const ColumnGroups groups{.columns = columns.size(), .leaf = leaf, .width = format.group};
   double sum = 0;
   for (int64_t g = 0; g < groups.count(); ++g) {
     const Range group{columns.begin + groups.of(g).begin, columns.begin + groups.of(g).end};
-    std::vector<int8_t> of_x, of_w;
-    const double scale = double{integers_of(x, t, group, of_x)} * integers_of(w, n, group, of_w);
+    std::vector<float> of_x, of_w;
+    for (int64_t k = group.begin; k < group.end; ++k) {
+      of_x.push_back(static_cast<float>(x.at(t, k)));
+      of_w.push_back(static_cast<float>(w.at(n, k)));
+    }
+    std::vector<uint8_t> codes(of_w.size());
+    std::vector<int8_t> integers(of_x.size());
+    const double w_scale = quantise(format, of_w.data(), group.size(), codes.data());
+    const bool is_int8 = graph::has_int8_activations(node);
+    const double x_scale = is_int8 ? to_int8(of_x.data(), group.size(), integers.data()) : 1.0;
     double dot = 0;
-    for (size_t i = 0; i < of_x.size(); ++i) dot += of_x[i] * of_w[i];
-    sum += dot * scale;
+    for (size_t i = 0; i < of_x.size(); ++i) {
+      dot += double{code_value(format, codes[i])} *
+             (is_int8 ? static_cast<double>(integers[i]) : static_cast<double>(of_x[i]));
+    }
+    sum += dot * w_scale * x_scale;
   }
   return sum;
 }
 
 /// Of columns [begin, end), as `node` multiplies.
-double product(const graph::Node& node, const Array& x, int64_t t, const Array& w, int64_t n, Range columns) {
-  if (!node.has("int8")) return dot(x, t, w, n, columns.begin, columns.end);
+double product(const graph::Graph& graph, const graph::Node& node, const Array& x, int64_t t, const Array& w, int64_t n,
+               Range columns) {
+  const std::optional<WeightFormat> format = graph::format_of(graph, node, 1);
+  if (!format) return dot(x, t, w, n, columns.begin, columns.end);
   const int64_t leaf = node.integer_or("block", std::max<int64_t>(columns.size(), 1));
-  return dot_int8(x, t, w, n, columns, leaf, node.integer("int8"));
+  return dot_coded(node, *format, x, t, w, n, columns, leaf);
 }
 
 struct Moments {
@@ -84,7 +94,7 @@ void linear(Rank& rank, const graph::Node& node) {
   for (int64_t t = 0; t < y.dim(0); ++t) {
     for (int64_t n = 0; n < y.dim(1); ++n) {
       const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, n) : 0.0;
-      y.at(t, n) = product(node, x, t, w, n, {0, x.columns()}) + bias;
+      y.at(t, n) = product(*rank.graph, node, x, t, w, n, {0, x.columns()}) + bias;
     }
   }
 }
@@ -102,7 +112,7 @@ void linear_blocks(Rank& rank, const graph::Node& node) {
     const int64_t end = std::min((roots[r].end - first) * block, x.columns());
     for (int64_t t = 0; t < y.dim(1); ++t) {
       for (int64_t n = 0; n < y.dim(2); ++n) {
-        y.at(static_cast<int64_t>(r) * y.dim(1) + t, n) = product(node, x, t, w, n, {begin, end});
+        y.at(static_cast<int64_t>(r) * y.dim(1) + t, n) = product(*rank.graph, node, x, t, w, n, {begin, end});
       }
     }
   }

@@ -36,8 +36,8 @@ graph::ValueId CaseBuilder::input(const std::string& name, TensorData data) {
   return id;
 }
 
-graph::ValueId CaseBuilder::weight(const std::string& name, TensorData data) {
-  const graph::ValueId id = builder.weight(name, data.type, whole(name, data.type.shape));
+graph::ValueId CaseBuilder::weight(const std::string& name, TensorData data, std::optional<WeightFormat> format) {
+  const graph::ValueId id = builder.weight(name, data.type, whole(name, data.type.shape), format);
   contents_.insert_or_assign(name, std::move(data));
   return id;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,7 +29,8 @@ class CaseBuilder {
   explicit CaseBuilder(graph::GraphHeader header) : builder(std::move(header)) {}
 
   graph::ValueId input(const std::string& name, TensorData data);
-  graph::ValueId weight(const std::string& name, TensorData data);
+  /// With a format, a backend quantises the elements of `data`.
+  graph::ValueId weight(const std::string& name, TensorData data, std::optional<WeightFormat> format = std::nullopt);
   graph::ValueId state(const std::string& name, TensorData data);
   /// A KV cache: zero before the first run.
   graph::ValueId cache(const std::string& name, TensorType type) { return builder.state(name, std::move(type)); }

@@ -14,21 +14,21 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-std::vector<Range> all_of(const Int8Groups& groups) {
+std::vector<Range> all_of(const ColumnGroups& groups) {
   std::vector<Range> ranges;
   for (int64_t i = 0; i < groups.count(); ++i) ranges.push_back(groups.of(i));
   return ranges;
 }
 
-TEST(Int8Groups, CutEachLeafByItself) {
+TEST(ColumnGroups, CutEachLeafByItself) {
   EXPECT_THAT(all_of({.columns = 25, .leaf = 10, .width = 4}),
               ElementsAre(Range{0, 4}, Range{4, 8}, Range{8, 10}, Range{10, 14}, Range{14, 18}, Range{18, 20},
                           Range{20, 24}, Range{24, 25}));
   EXPECT_THAT(all_of({.columns = 6, .leaf = 3, .width = 128}), ElementsAre(Range{0, 3}, Range{3, 6}));
-  EXPECT_EQ((Int8Groups{.columns = 0, .leaf = 3, .width = 4}.count()), 0);
+  EXPECT_EQ((ColumnGroups{.columns = 0, .leaf = 3, .width = 4}.count()), 0);
 }
 
-TEST(Int8Groups, TakeAnIntegerForEachElementAndAScaleForEachGroup) {
+TEST(ColumnGroups, TakeAnIntegerForEachElementAndAScaleForEachGroup) {
   EXPECT_EQ(int8_bytes(3, {.columns = 10, .leaf = 10, .width = 4}), 3 * (10 + 3 * 4));
 }
 
@@ -55,7 +55,7 @@ TEST(ToInt8, RebuildsARowOfAnOutputWithinHalfItsScaleAndInHalfTheBytesOfBfloat16
     EXPECT_LE(std::abs(integers[i]), 127);
     EXPECT_LE(std::abs(integers[i] * double(scale) - row[i]), scale / 2.0 * (1 + 1e-5)) << i;
   }
-  const Int8Groups whole_row{.columns = kColumns, .leaf = kColumns, .width = kColumns};
+  const ColumnGroups whole_row{.columns = kColumns, .leaf = kColumns, .width = kColumns};
   EXPECT_EQ(int8_bytes(1, whole_row), kColumns + 4);
   EXPECT_LT(int8_bytes(1, whole_row), 0.51 * 2 * kColumns);
 }

@@ -70,5 +70,40 @@ TEST(WeightFormat, CountsWhatAGroupHasBesideItsCodes) {
   EXPECT_EQ(overhead_bits({.offset = GroupOffset::kMinima, .scale = ScaleType::kFloat16}), 32);
 }
 
+TEST(Quantise, ChoosesCodesWhoseErrorIsAtMostTheRoundingOfTheNaiveScale) {
+  for (const ScaleType scale_type : {ScaleType::kFloat32, ScaleType::kBFloat16, ScaleType::kFloat16}) {
+    const WeightFormat format{.scale = scale_type};
+    std::vector<float> values;
+    for (int i = 0; i < 32; ++i) values.push_back(std::sin(static_cast<float>(i * i)) * 0.03f);
+    std::vector<uint8_t> codes(32);
+    const float scale = quantise(format, values.data(), 32, codes.data());
+    EXPECT_EQ(round_to(scale_type, scale), scale);
+    float error = 0.0f, naive = 0.0f;
+    for (size_t i = 0; i < 32; ++i) {
+      const float off = values[i] - decode(format, codes[i], scale, 0.0f);
+      error += off * off;
+      naive += std::pow(0.03f / 7.0f / 2.0f, 2.0f);
+    }
+    EXPECT_LT(error, naive);
+  }
+}
+
+TEST(Quantise, GivesWhatIsNotFiniteTheScaleNaN) {
+  const std::vector<float> values{1.0f, INFINITY, 2.0f, -1.0f};
+  std::vector<uint8_t> codes(4);
+  EXPECT_TRUE(std::isnan(quantise({.bits = 8}, values.data(), 4, codes.data())));
+  EXPECT_TRUE(std::isnan(quantise({.bits = 4}, values.data(), 4, codes.data())));
+}
+
+TEST(Quantise, KeepsZerosExact) {
+  const std::vector<float> values(8, 0.0f);
+  std::vector<uint8_t> codes(8, 1);
+  for (const int bits : {4, 8}) {
+    const WeightFormat format{.bits = bits};
+    const float scale = quantise(format, values.data(), 8, codes.data());
+    for (const uint8_t code : codes) EXPECT_EQ(decode(format, code, scale, 0.0f), 0.0f);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -98,6 +98,7 @@ TEST(GraphFingerprint, ChangesWithEveryPart) {
         g.values[static_cast<size_t>(g.find("embed_tokens.weight")->value)].slices[0].range[0] = {1, 6};
       },
       [](Graph& g) { g.values[static_cast<size_t>(g.find("embed_tokens.weight")->value)].slices[0].tensor = "other"; },
+      [](Graph& g) { g.values[static_cast<size_t>(g.find("embed_tokens.weight")->value)].format = WeightFormat{}; },
       [](Graph& g) { g.nodes[1].op = Op::kAdd; },
       [](Graph& g) { std::swap(g.nodes[0].operands[0], g.nodes[0].operands[1]); },
       [](Graph& g) { g.nodes[1].attributes["first_row"] = int64_t{1}; },
@@ -126,18 +127,24 @@ TEST(CostOf, CountsBytesArithmeticAndMessagesOfAStep) {
   EXPECT_EQ(cost.collective_bytes, 64 + 64 + 128 + 40);
 }
 
-TEST(CostOf, CountsIntegersAndScalesOfProductsIn8Bits) {
+TEST(CostOf, CountsCodesAndWhatGroupsHaveBesideThem) {
   GraphBuilder b({.name = "prefill", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
   const ValueId x = b.input("x", {DType::kBFloat16, {3, 40}});
-  const ValueId table = b.weight("table", {DType::kBFloat16, {10, 40}}, {{"table", {{0, 10}, {0, 40}}}});
-  const ValueId down = b.weight("down", {DType::kBFloat16, {6, 40}}, {{"down", {{0, 6}, {0, 40}}}});
+  const WeightFormat eight{.bits = 8, .group = 16};
+  const WeightFormat four{.bits = 4, .group = 16, .offset = GroupOffset::kZeros, .scale = ScaleType::kFloat16};
+  const ValueId table = b.weight("table", {DType::kBFloat16, {10, 40}}, {{"table", {{0, 10}, {0, 40}}}}, eight);
+  const ValueId down = b.weight("down", {DType::kBFloat16, {6, 40}}, {{"down", {{0, 6}, {0, 40}}}}, eight);
+  const ValueId up = b.weight("up", {DType::kBFloat16, {8, 40}}, {{"up", {{0, 8}, {0, 40}}}}, four);
   b.embedding(b.input("ids", {DType::kInt32, {3}}), table, 0);
-  b.linear(x, table, std::nullopt, DType::kFloat32, 16);                          // 16 + 16 + 8 columns
-  b.linear_blocks(x, down, BlockSplit{{0, 2}}, /*block=*/24, /*int8_group=*/16);  // 16 + 8, 16 columns
+  b.linear(x, table, std::nullopt, DType::kFloat32, Activations::kInt8);           // 16 + 16 + 8 columns
+  b.linear_blocks(x, down, BlockSplit{{0, 2}}, /*block=*/24, Activations::kInt8);  // 16 + 8, 16 columns
+  b.linear(x, up);
   const Graph graph = std::move(b).finish();
-  EXPECT_EQ(cost_of(graph).weight_bytes, (10 + 6) * (40 + 3 * 4));
-  EXPECT_EQ(stored_bytes(graph, *graph.find("table")), 10 * (40 + 3 * 4) + 10 * 40 * 2);  // the embedding reads rows
+  constexpr int64_t kFourBits = 8 * (20 + 3 * 3);  // a scale of two bytes and a zero for each group
+  EXPECT_EQ(cost_of(graph).weight_bytes, (10 + 6) * (40 + 3 * 4) + kFourBits);
+  EXPECT_EQ(stored_bytes(graph, *graph.find("table")), 10 * (40 + 3 * 4));
   EXPECT_EQ(stored_bytes(graph, *graph.find("down")), 6 * (40 + 3 * 4));
+  EXPECT_EQ(stored_bytes(graph, *graph.find("up")), kFourBits);
   EXPECT_EQ(cost_of(graph).flops, 2 * 3 * 40 * 16);
 }
 

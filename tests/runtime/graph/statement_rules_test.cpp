@@ -22,6 +22,8 @@ std::string with_values(const std::string& statement) {
          "  %ids = input : i32[4]\n"
          "  %rows = input : i32[3]\n"
          "  %w = weight w[0:5,0:6] : f32[5,6]\n"
+         "  %w4 = weight w4[0:5,0:6] : f32[5,6] as q4g6\n"
+         "  %w8 = weight w8[0:5,0:6] : f32[5,6] as q8g2048\n"
          "  %norm = weight norm[0:6] : f32[6]\n"
          "  %bias = weight bias[0:5] : f32[5]\n"
          "  %f = constant [1,2] : f32[2]\n"
@@ -92,9 +94,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=2 : f32[2,4,5]",
                      "found 6 columns, expected 3 to 4 (leaves 1:3 of 2 columns each)"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=6 : f32[2,4,5]", "expected 7 to 12"},
-        BadStatement{"%0 = linear(%x, %w) int8=6 : f32[4,5]", "attribute int8: found 6, expected a multiple of 4"},
-        BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=3 int8=2048 : f32[2,4,5]",
-                     "attribute int8: found 2048"},
+        BadStatement{"%0 = linear(%x, %w) activations=\"int8\" : f32[4,5]",
+                     "attribute activations: found int8, expected a weight in codes beside it"},
+        BadStatement{"%0 = linear(%x, %w4) activations=\"int4\" : f32[4,5]", "attribute activations: found int4"},
+        BadStatement{"%0 = linear(%x, %w4) activations=\"int8\" : f32[4,5]",
+                     "found int8 in groups of 6, expected groups of a multiple of 4 up to 1024"},
+        BadStatement{"%0 = linear_blocks(%x, %w8) activations=\"int8\" blocks=[0,1,3] block=3 : f32[2,4,5]",
+                     "found int8 in groups of 2048"},
+        BadStatement{"%0 = add(%x, %w4) : f32[4,6]", "operand 1 (y): found \"w4\" in q4g6, expected elements"},
+        BadStatement{"%v = weight v[0:5] : f32[5] as q4g2", "expected it on weights that are matrices"},
+        BadStatement{"%v = weight v[0:5,0:2] : i32[5,2] as q4g2", "expected it on weights that are matrices"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=0 : f32[2,4,5]", "attribute block: found 0"}));
 
 INSTANTIATE_TEST_SUITE_P(

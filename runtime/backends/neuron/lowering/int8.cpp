@@ -11,6 +11,7 @@
 
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/step.h"
+#include "runtime/graph/coded_weights.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -64,7 +65,7 @@ Rows8 to_8_bits(Builder& b, Value groups) {
 
 Result<Value> product_in_8_bits(const NodeView& node, int64_t leaf) {
   Builder& b = node.builder();
-  const int64_t width = std::min(node.node().integer("int8"), leaf);
+  const int64_t width = std::min(graph::int8_group(node.step().graph(), node.node()), leaf);
   const auto [integers, scales] = to_8_bits(b, in_groups(b, to_f32(b, node.operand(0)), leaf, width));
   LOCKSTEP_TRY(const Step::Int8Weight weight, node.step().in_8_bits(node.node().operands[1], leaf, width));
   const int64_t rows = b.dims_of(integers)[0], groups = b.dims_of(integers)[1], outputs = b.dims_of(weight.scales)[1];
@@ -79,7 +80,7 @@ Result<Value> product_in_8_bits(const NodeView& node, int64_t leaf) {
 }  // namespace
 
 Result<Value> product_with_weight(const NodeView& node, int64_t leaf) {
-  if (node.node().has("int8")) return product_in_8_bits(node, leaf);
+  if (graph::int8_group(node.step().graph(), node.node()) > 0) return product_in_8_bits(node, leaf);
   return product(node.builder(), node.operand(0), node.operand(1));
 }
 

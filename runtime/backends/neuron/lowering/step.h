@@ -108,7 +108,7 @@ Result<void> lower_embedding(const NodeView& node);
 Result<void> lower_linear(const NodeView& node);
 Result<void> lower_linear_blocks(const NodeView& node);
 /// x [T, K] · (the weight of operand 1)ᵀ in f32 [T, N]: plain, or in 8 bits with leaves of `leaf` columns if the node
-/// has `int8`.
+/// has 8-bit integers.
 Result<hlo::Value> product_with_weight(const NodeView& node, int64_t leaf);
 Result<void> lower_lookup(const NodeView& node);
 Result<void> lower_add(const NodeView& node);

@@ -38,6 +38,9 @@ class Source final : public device::WeightReader {
     for (int64_t i = rows.begin; i < rows.end; ++i) ++reads[static_cast<size_t>(i)];
     return ok();
   }
+  Result<void> read_codes(const graph::Value& weight, const ColumnGroups&, Range, CodedRows) const override {
+    return Error{ErrorKind::kUnsupported, "[test] no codes of " + weight.name};
+  }
   int64_t rows_at_once(const graph::Value&) const override { return 1; }
   int64_t place_of(const graph::Value& weight) const override { return -static_cast<int64_t>(weight.name.size()); }
   void expect(const graph::Value&, Range) const override {}
@@ -62,11 +65,12 @@ Case many_forms() {
   const graph::ValueId x = b.input("x", random({2, kColumns}, 1));
   const graph::ValueId norm = b.builder.rms_norm(x, b.weight("norm", random({kColumns}, 2)), 1e-5);
   b.builder.output("a", b.builder.linear(norm, b.weight("large", random({3000, kColumns}, 3))));
-  b.builder.output("b", b.builder.linear(x, b.weight("eighth", random({37, kColumns}, 4)), std::nullopt, std::nullopt,
-                                         /*int8_group=*/16));
+  const graph::ValueId eighth = b.weight("eighth", random({37, kColumns}, 4), WeightFormat{.bits = 8, .group = 16});
+  b.builder.output("b", b.builder.linear(x, eighth, std::nullopt, std::nullopt, graph::Activations::kInt8));
   const graph::ValueId leaves = b.weight("leaves", random({1000, kColumns}, 5));
   b.builder.output("c", b.builder.linear_blocks(x, leaves, BlockSplit{{0, 5}}, 60));
-  b.builder.output("d", b.builder.linear_blocks(x, leaves, BlockSplit{{0, 5}}, 60, /*int8_group=*/20));
+  const graph::ValueId coded = b.weight("coded", random({1000, kColumns}, 5), WeightFormat{.bits = 8, .group = 20});
+  b.builder.output("d", b.builder.linear_blocks(x, coded, BlockSplit{{0, 5}}, 60, graph::Activations::kInt8));
   return std::move(b).finish();
 }
 

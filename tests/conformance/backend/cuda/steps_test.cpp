@@ -230,9 +230,13 @@ TEST(CudaSteps, GiveManyRowsTheBitsOfFew) {
 Outcome eight_bit_products(int64_t rows) {
   CaseBuilder b({.name = "eight", .ranks = 1, .rank = 0, .rows = rows, .slots = 1});
   const graph::ValueId x = b.input("x", random_tensor({DType::kFloat32, {rows, 70}}, 1));
-  const graph::ValueId w = b.weight("w", random_tensor({DType::kFloat32, {37, 70}}, 2));
-  b.builder.output("plain", b.builder.linear(x, w, std::nullopt, std::nullopt, /*int8_group=*/16));
-  b.builder.output("leaves", b.builder.linear_blocks(x, w, BlockSplit{{0, 3}}, 30, /*int8_group=*/12));
+  const auto weight = [&](const char* name, int64_t group) {
+    return b.weight(name, random_tensor({DType::kFloat32, {37, 70}}, 2), WeightFormat{.bits = 8, .group = group});
+  };
+  b.builder.output("plain",
+                   b.builder.linear(x, weight("w", 16), std::nullopt, std::nullopt, graph::Activations::kInt8));
+  b.builder.output("leaves",
+                   b.builder.linear_blocks(x, weight("v", 12), BlockSplit{{0, 3}}, 30, graph::Activations::kInt8));
   return run_on(backends_under_test().front(), std::move(b).finish());
 }
 

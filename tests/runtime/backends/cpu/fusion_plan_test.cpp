@@ -23,6 +23,7 @@ std::string values_of(const Sizes& sizes) {
   %bias = weight bias[0:32] : f32[32]
   %head_norm = weight head_norm[0:16] : f32[16]
   %w = weight w[0:32,0:32] : f32[32,32]
+  %w8 = weight w8[0:32,0:32] : f32[32,32] as q8g32
   %w64 = weight w64[0:64,0:32] : f32[64,32]
   %turns = constant [1,0.5] : f32[2]
   %length = state : i32[{0}]
@@ -50,7 +51,7 @@ TEST(FusedRows, AreThoseOfANormThatOneProductReads) {
   EXPECT_EQ(plan_of(kNormedProduct), "%0 rms_norm → rows of %1 linear\n");
   EXPECT_EQ(plan_of(R"(
   %0 = layer_norm(%x, %bias, %bias) epsilon=1e-05 : f32[4,32]
-  %1 = linear(%0, %w) int8=32 : f32[4,32]
+  %1 = linear(%0, %w8) activations="int8" : f32[4,32]
 )"),
             "%0 layer_norm → rows of %1 linear\n");
 }

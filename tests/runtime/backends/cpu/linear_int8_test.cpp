@@ -32,7 +32,7 @@ struct Product8 {
   DType result_type = DType::kFloat32;
   std::vector<float> bias = {};  // [n], or empty: none
 
-  Int8Groups groups(int64_t leaf) const { return {.columns = shape.of.k, .leaf = leaf, .width = shape.group}; }
+  ColumnGroups groups(int64_t leaf) const { return {.columns = shape.of.k, .leaf = leaf, .width = shape.group}; }
 
   /// f32 [roots, rows, n]. With a split: the roots of `rank`, w and x being that rank's columns.
   std::vector<float> run(int workers = 1, const std::optional<BlockSplit>& split = {}, int rank = 0,
@@ -73,7 +73,7 @@ struct Product8 {
   }
 
   /// One element as the definition has it; a multiplication and an addition are fused where the kernels fuse them.
-  float element(int64_t row, int64_t column, const Int8Groups& cut) const {
+  float element(int64_t row, int64_t column, const ColumnGroups& cut) const {
     float sum = 0.0f;
     for (int64_t g = 0; g < cut.count(); ++g) {
       const Range of = cut.of(g);

@@ -39,6 +39,9 @@ class Source final : public device::WeightReader {
     most_rows = std::max(most_rows, range.size());
     return ok();
   }
+  Result<void> read_codes(const graph::Value& weight, const ColumnGroups&, Range, CodedRows) const override {
+    return Error{ErrorKind::kUnsupported, "[test] no codes of " + weight.name};
+  }
   int64_t rows_at_once(const graph::Value&) const override { return at_once; }
   int64_t place_of(const graph::Value&) const override { return 0; }
   void expect(const graph::Value&, Range range) const override {

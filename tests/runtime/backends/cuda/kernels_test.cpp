@@ -279,7 +279,7 @@ TEST(SineAndCosine, AreThoseOfTheAngleInDoublePrecision) {
 }
 
 TEST(Quantise, GivesTheIntegersAndScalesOfTheHost) {
-  const Int8Groups groups{.columns = 70, .leaf = 40, .width = 16};
+  const ColumnGroups groups{.columns = 70, .leaf = 40, .width = 16};
   std::mt19937 random(9);
   std::normal_distribution<float> normal;
   std::vector<float> x(3 * 70);

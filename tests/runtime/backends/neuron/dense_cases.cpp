@@ -40,9 +40,10 @@ ValueId input(CaseBuilder& b, const std::string& name, Shape shape, DType dtype 
 }
 
 /// Different on every rank, as a rank's own part is.
-ValueId weight(CaseBuilder& b, const std::string& name, Shape shape, int rank = 0, DType dtype = DType::kFloat32) {
+ValueId weight(CaseBuilder& b, const std::string& name, Shape shape, int rank = 0, DType dtype = DType::kFloat32,
+               std::optional<WeightFormat> format = std::nullopt) {
   const auto seed = seed_of(name) + static_cast<uint64_t>(rank) * 977;
-  return b.weight(name, random_tensor({dtype, std::move(shape)}, seed, 0.5));
+  return b.weight(name, random_tensor({dtype, std::move(shape)}, seed, 0.5), format);
 }
 
 ValueId ids(CaseBuilder& b, const std::string& name, std::vector<int32_t> values) {
@@ -57,8 +58,9 @@ void add_int8_products(std::vector<OracleCase>& cases) {
   for (const int64_t group : {4, 64}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       cases.push_back(node_case(fmt::format("linear_int8_{}_{}", group, to_string(dtype)), [=](CaseBuilder& b, int) {
-        return b.builder.linear(input(b, "x", {kRows, 14}, dtype), weight(b, "w", {7, 14}, 0, dtype),
-                                weight(b, "bias", {7}, 0, dtype), DType::kFloat32, group);
+        return b.builder.linear(input(b, "x", {kRows, 14}, dtype),
+                                weight(b, "w", {7, 14}, 0, dtype, WeightFormat{.bits = 8, .group = group}),
+                                weight(b, "bias", {7}, 0, dtype), DType::kFloat32, graph::Activations::kInt8);
       }));
     }
   }
@@ -69,7 +71,8 @@ void add_int8_products(std::vector<OracleCase>& cases) {
         const int64_t columns = rank == 0 ? 18 : 10;
         const ValueId x =
             b.input("x", random_tensor({DType::kFloat32, {kRows, columns}}, 5 + static_cast<uint64_t>(rank)));
-        const ValueId y = b.builder.linear_blocks(x, weight(b, "w", {6, columns}, rank), split, 6, /*int8_group=*/4);
+        const ValueId w = weight(b, "w", {6, columns}, rank, DType::kFloat32, WeightFormat{.bits = 8, .group = 4});
+        const ValueId y = b.builder.linear_blocks(x, w, split, 6, graph::Activations::kInt8);
         return b.builder.all_reduce(y, split, DType::kFloat32);
       },
       2));
