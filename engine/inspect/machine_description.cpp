@@ -232,7 +232,8 @@ Result<MachineDescription> describe_machine(const MachineOptions& options, probe
 }
 
 probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype) {
-  if (spec.int8_group > 0) return probe::Precision::kInt8;
+  const std::optional<checkpoint::MatrixFormat>& usual = spec.formats.usual;
+  if (usual && usual->activations == checkpoint::ActivationFormat::kInt8ByGroup) return probe::Precision::kInt8;
   return dtype == DType::kBFloat16 ? probe::Precision::kBFloat16 : probe::Precision::kFloat32;
 }
 

@@ -43,7 +43,7 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
 /// The assumed link between ranks of a host.
 cost::Link assumed_link();
 
-/// The data type of a model's products: that of its weights, or their 8-bit integers.
+/// The data type of a model's products: that of its weights, or 8-bit integers.
 probe::Precision precision_of(const checkpoint::ModelSpec& spec, DType dtype);
 
 }  // namespace lockstep::inspect

@@ -74,7 +74,8 @@ Result<PlanReport> posed(const Model& model, const EngineOptions& options, const
   if (devices) {
     LOCKSTEP_TRY_VOID(model::require_operations(setting.spec, devices->driver.capabilities()));
     setting.shard.bucketed = shards::bucketed_steps(devices->driver.capabilities());
-    facts = devices->facts(setting.shard.dtype, setting.spec.int8_group > 0);
+    facts =
+        devices->facts(setting.shard.dtype, precision_of(setting.spec, setting.shard.dtype) == probe::Precision::kInt8);
     setting.device = facts->name;
     if (!setting.budget) setting.budget = facts->memory.value;
   }

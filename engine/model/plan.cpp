@@ -53,11 +53,12 @@ Result<int64_t> capacity_of(const Model& model, const EngineOptions& options) {
 }
 
 /// The draft model of a target: the target's slots and chunk, and room for drafts beyond the target's capacity.
-Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model, int ranks) {
+Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const ModelPlan& target_model,
+                             const ModelOptions& target_options, int ranks) {
   const shards::ShardOptions& target = target_model.shard;
   ModelPlan draft;
   LOCKSTEP_TRY(draft.spec, checkpoint::read_spec(directory / "config.json"));
-  if (draft.spec.experts == 0) draft.spec.int8_group = target_model.spec.int8_group;
+  if (!draft.spec.formats.any() && target_options.weights) draft.spec.formats = target_model.spec.formats;
   LOCKSTEP_TRY(draft.partition, partition::make_partition(draft.spec, ranks));
   draft.shard = {.slots = target.slots,
                  .chunk = target.chunk,
@@ -160,7 +161,31 @@ Error embeddings_of_a_draft() {
       "(the draft model has embeddings of its own); draft by lookup, or omit one"};
 }
 
+/// Whether `format` has products of 8-bit integers (runtime/core/int8_groups.h).
+bool is_int8(const checkpoint::MatrixFormat& format) {
+  return format.weights == WeightFormat{.bits = 8, .group = format.weights.group} &&
+         format.activations == checkpoint::ActivationFormat::kInt8ByGroup;
+}
+
+Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::string_view remedy) {
+  return {ErrorKind::kUnsupported,
+          fmt::format("[engine] cannot run a {}: found {}, expected a backend that multiplies by them; {}",
+                      spec.model_type, found, remedy)};
+}
+
+/// Checks that the backend has the products of the model's matrices in codes.
+Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeights backend) {
+  if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
+  const bool are_all_int8 = spec.formats.usual && is_int8(*spec.formats.usual) && spec.formats.exceptions.empty();
+  if (backend == device::CodedWeights::kNone || !are_all_int8) {
+    return no_codes(spec, fmt::format("{} weights", weights_in_words(spec)), "choose --backend cpu or reference");
+  }
+  if (spec.experts == 0) return ok();
+  return no_codes(spec, "experts in 8 bits", "omit --weights, or choose --backend reference");
+}
+
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
+  LOCKSTEP_TRY_VOID(require_codes(spec, backend.coded_weights));
   if (spec.latent && !backend.latent_attention) {
     return Error{
         ErrorKind::kUnsupported,
@@ -204,7 +229,7 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   if (own.shard.drafts == 0) return plan;
   if (options.drafting.model) {
     if (options.prompt_embeddings == PromptEmbeddings::kOn) return embeddings_of_a_draft();
-    LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, ranks));
+    LOCKSTEP_TRY(plan.draft, plan_draft(*options.drafting.model, own, model.options(), ranks));
     LOCKSTEP_TRY_VOID(require_operations(plan.draft->spec, backend));
   } else {
     plan.lookup = {.ngram_size = static_cast<int32_t>(options.drafting.lookup_ngram)};

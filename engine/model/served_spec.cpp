@@ -9,8 +9,12 @@
 namespace lockstep::model {
 namespace {
 
+using checkpoint::ActivationFormat;
+using checkpoint::MatrixFormat;
 using checkpoint::ModelSpec;
+using checkpoint::option_text;
 using checkpoint::Positions;
+using checkpoint::served_format;
 
 Error refused(ErrorKind kind, std::string_view option, const std::string& found, std::string_view expected) {
   return {kind, fmt::format("[engine/model] {}: found {}, expected {}", option, found, expected)};
@@ -63,20 +67,47 @@ Result<void> pin_sinks(ModelSpec& spec, int64_t sinks) {
   return ok();
 }
 
-/// Matrices as 8-bit integers, `group` columns to a scale.
-Result<void> set_int8_group(ModelSpec& spec, int64_t group) {
-  const std::string found = fmt::format("int8:{}", group);
-  if (!is_int8_group(group)) {
-    return refused(ErrorKind::kInvalidArgument, "--weights", found,
-                   fmt::format("int8 or int8:GROUP, a GROUP of columns being a multiple of {} up to {}",
-                               kLeastInt8Group, kMostInt8Group));
+/// Matrices in codes, made of elements.
+Result<void> set_weights(ModelSpec& spec, const MatrixFormat& format) {
+  if (spec.formats.any()) {
+    return refused(ErrorKind::kUnsupported, "--weights", option_text(format),
+                   "a checkpoint with elements; this one has codes already; omit it");
   }
-  if (spec.experts > 0) {
+  if (served_format(option_text(format)) != format) {
     return refused(
-        ErrorKind::kUnsupported, "--weights", found,
-        fmt::format("a model without experts, which stay in the model's type in {}; omit it", spec.model_type));
+        ErrorKind::kInvalidArgument, "--weights", to_string(format),
+        fmt::format("q4, q8 or int8, each with :GROUP or without, a GROUP of columns being a multiple of {} up "
+                    "to {}",
+                    kLeastInt8Group, kMostInt8Group));
   }
-  spec.int8_group = group;
+  spec.formats = checkpoint::served_formats(format);
+  return ok();
+}
+
+/// Activations in 8 bits for every matrix in codes, where the checkpoint leaves the choice.
+Result<void> set_activations(ModelSpec& spec, ActivationFormat activations) {
+  const std::string found(to_string(activations));
+  if (!spec.formats.any()) {
+    return refused(ErrorKind::kInvalidArgument, "--activations", found,
+                   "weights in codes; take a quantised checkpoint, or add --weights q4 or q8");
+  }
+  const auto set = [activations](std::optional<MatrixFormat>& format) {
+    if (format && is_int8_group(format->weights.group) && format->weights.kind != CodeKind::kE4M3) {
+      format->activations = activations;
+    }
+  };
+  const auto is_fixed = [](const std::optional<MatrixFormat>& format) {
+    return format && format->activations != ActivationFormat::kElements &&
+           format->activations != ActivationFormat::kInt8ByGroup;
+  };
+  const auto of_exception = [&](const checkpoint::FormatException& exception) { return is_fixed(exception.format); };
+  if (is_fixed(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, of_exception)) {
+    return refused(ErrorKind::kUnsupported, "--activations", found,
+                   "none: this checkpoint defines how activations are quantised; omit it");
+  }
+  set(spec.formats.usual);
+  set(spec.formats.table);
+  for (checkpoint::FormatException& exception : spec.formats.exceptions) set(exception.format);
   return ok();
 }
 
@@ -86,12 +117,14 @@ Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOp
   LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
   if (options.window) LOCKSTEP_TRY_VOID(set_window(spec, *options.window));
   if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
-  if (options.int8_group) LOCKSTEP_TRY_VOID(set_int8_group(spec, *options.int8_group));
+  if (options.weights) LOCKSTEP_TRY_VOID(set_weights(spec, *options.weights));
+  if (options.activations) LOCKSTEP_TRY_VOID(set_activations(spec, *options.activations));
   return spec;
 }
 
 std::string weights_in_words(const ModelSpec& spec) {
-  return spec.int8_group > 0 ? fmt::format("int8:{}", spec.int8_group) : "dtype";
+  if (spec.formats.usual) return option_text(*spec.formats.usual);
+  return spec.formats.any() ? "mixed" : "dtype";
 }
 
 std::optional<int64_t> longest_sequence(const ModelSpec& spec) {
@@ -108,7 +141,7 @@ std::string architecture_line(const ModelSpec& spec, DType dtype) {
   return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}{}",
                      spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
                      spec.intermediate_size, spec.vocabulary, to_string(dtype),
-                     spec.int8_group > 0 ? fmt::format(", {} weights", weights_in_words(spec)) : "");
+                     spec.formats.any() ? fmt::format(", {} weights", weights_in_words(spec)) : "");
 }
 
 }  // namespace lockstep::model

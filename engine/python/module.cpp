@@ -146,14 +146,32 @@ struct OpenOptions {
   EngineOptions engine;
 };
 
-OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<int64_t> int8_group,
-                         std::optional<int64_t> batch_size, std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
-                         std::optional<int> threads, const std::string& backend,
-                         const std::map<std::string, std::string>& backend_options,
+Error wrong_option(std::string_view name, const std::string& found, std::string_view expected) {
+  return {ErrorKind::kInvalidArgument, fmt::format("[lockstep] {}: found {}, expected {}", name, found, expected)};
+}
+
+MatrixFormat weights_of(const std::string& text) {
+  const std::optional<MatrixFormat> format = served_format(text);
+  if (!format)
+    value_of(
+        Result<void>(wrong_option("weights", text, "\"q4\", \"q8\" or \"int8\", each with \":GROUP\" or without")));
+  return *format;
+}
+
+ActivationFormat activations_of(const std::string& text) {
+  if (text == "int8") return ActivationFormat::kInt8ByGroup;
+  if (text != "elements") value_of(Result<void>(wrong_option("activations", text, "\"elements\" or \"int8\"")));
+  return ActivationFormat::kElements;
+}
+
+OpenOptions open_options(const std::optional<std::string>& dtype, const std::optional<std::string>& weights,
+                         const std::optional<std::string>& activations, std::optional<int64_t> batch_size,
+                         std::optional<int64_t> max_seq_len, int64_t prefill_chunk, std::optional<int> threads,
+                         const std::string& backend, const std::map<std::string, std::string>& backend_options,
                          std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
                          bool prompt_embeddings, const std::optional<std::string>& draft_model, int64_t drafts,
                          bool looks_up) {
-  OpenOptions options{.model = {.int8_group = int8_group},
+  OpenOptions options{.model = {},
                       .engine = {.slots = batch_size,
                                  .capacity = max_seq_len,
                                  .prefill_chunk = prefill_chunk,
@@ -163,6 +181,8 @@ OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<
                                  .scoring = scoring ? Scoring::kOn : Scoring::kOff,
                                  .scored_top = max_logprobs}};
   if (prompt_embeddings) options.engine.prompt_embeddings = PromptEmbeddings::kOn;
+  if (weights) options.model.weights = weights_of(*weights);
+  if (activations) options.model.activations = activations_of(*activations);
   if (dtype) options.model.dtype = value_of(dtype_from_config_name(*dtype));
   options.engine.drafting.tokens = drafts;
   if (draft_model) options.engine.drafting.model = *draft_model;
@@ -173,7 +193,7 @@ OpenOptions open_options(const std::optional<std::string>& dtype, std::optional<
 
 void bind_ranks(nb::module_& module) {
   nb::class_<OpenOptions>(module, "OpenOptions");
-  module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "int8_group"_a.none(),
+  module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "weights"_a.none(), "activations"_a.none(),
              "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
              "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "prompt_embeddings"_a,
              "draft_model"_a.none(), "drafts"_a, "looks_up"_a);

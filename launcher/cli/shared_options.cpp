@@ -52,22 +52,13 @@ void set_buckets(EngineOptions& engine, const std::string& buckets) {
   engine.token_buckets = buckets;
 }
 
-/// Columns per scale for --weights int8 without a group: docs/quantization.md has the reasons.
-constexpr int64_t kDefaultInt8Group = 64;
-
-/// The columns per scale in "int8" or "int8:GROUP".
-int64_t int8_group_of(const std::string& weights) {
-  constexpr std::string_view kPrefix = "int8:";
-  if (weights == "int8") return kDefaultInt8Group;
-  int64_t group = 0;
-  const char* const end = weights.data() + weights.size();
-  const bool has_prefix = weights.starts_with(kPrefix);
-  const auto [stop, failure] = std::from_chars(has_prefix ? weights.data() + kPrefix.size() : end, end, group);
-  if (has_prefix && failure == std::errc() && stop == end && is_int8_group(group)) return group;
-  throw CLI::ValidationError(
-      "--weights", fmt::format("found {}, expected int8 or int8:GROUP, a GROUP of columns being a multiple of "
-                               "{} up to {}",
-                               weights, kLeastInt8Group, kMostInt8Group));
+/// The format in "q4", "q8:32", "int8:64".
+MatrixFormat served_weights(const std::string& text) {
+  if (const std::optional<MatrixFormat> format = served_format(text)) return *format;
+  throw CLI::ValidationError("--weights",
+                             fmt::format("found {}, expected q4, q8 or int8, each with :GROUP or without, a "
+                                         "GROUP of columns being a multiple of {} up to {}",
+                                         text, kLeastInt8Group, kMostInt8Group));
 }
 
 /// Adds batch sizes, lengths and chunks: numbers, or lists with one compiled graph each.
@@ -158,10 +149,20 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
                       .description("{float32,f32,bfloat16,bf16,float16,f16}"))
       ->type_name("TYPE");
   app.add_option_function<std::string>(
-         "--weights", [&model](const std::string& text) { model.options.int8_group = int8_group_of(text); },
-         "int8: multiply with 8-bit integers, GROUP columns to a scale (docs/quantization.md); default: as "
-         "--dtype says")
-      ->type_name("int8[:GROUP]");
+         "--weights", [&model](const std::string& text) { model.options.weights = served_weights(text); },
+         "Quantise matrices while they are read: q4, q8, or int8 (q8 with --activations int8); GROUP columns to a "
+         "scale "
+         "(docs/quantization.md); default: as --dtype says")
+      ->type_name("q4|q8|int8[:GROUP]");
+  app.add_option(
+         "--activations", model.options.activations,
+         "elements or int8: what is multiplied by weights in codes; default: as --weights or the checkpoint says")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, ActivationFormat>{{"elements", ActivationFormat::kElements},
+                                                                          {"bf16", ActivationFormat::kElements},
+                                                                          {"int8", ActivationFormat::kInt8ByGroup}})
+              .description("{elements,bf16,int8}"))
+      ->type_name("TYPE");
   app.add_flag_callback(
       "--expert-parallel", [&engine] { engine.partition.experts = partition::ExpertSplit::kWhole; },
       "Give whole experts to ranks, instead of columns of every expert");

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/checkpoint/weight_formats.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/field_list.h"
 #include "runtime/core/result.h"
@@ -216,7 +217,7 @@ struct ModelSpec {
   int64_t laurel_rank = 0;             // a product of this rank beside attention (LAUREL, Gemma 3n); 0: none
 
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
-  int64_t int8_group = 0;         // 8-bit weights when served: columns per scale; 0: not quantised
+  WeightFormats formats;          // of the matrices in 4 and 8 bits: the checkpoint's, or those that serving makes
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id, pad_id;
 
@@ -276,7 +277,7 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 swiglu_alpha, mlp_bias, gate_sparsity, experts, experts_per_token, router, shared_expert_size,
                 shared_expert_gate, experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual,
                 shared_norm, residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary,
-                layer_input_of_others, streams, active_stream, scale_active_stream, laurel_rank, dtype, int8_group,
+                layer_input_of_others, streams, active_stream, scale_active_stream, laurel_rank, dtype, formats,
                 eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.

@@ -167,7 +167,7 @@ class GraphBuilder {
   void output(std::string name, ValueId value);
 
   const TensorType& type_of(ValueId value) const { return graph_.value(value).type; }
-  const std::optional<WeightFormat>& format_of(ValueId weight) const { return graph_.value(weight).format; }
+  const Value& value(ValueId id) const { return graph_.value(id); }
   int64_t rows() const { return graph_.rows; }
   int64_t slots() const { return graph_.slots; }
 

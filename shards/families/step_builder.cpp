@@ -31,6 +31,12 @@ graph::GraphHeader header_of(const partition::Partition& partition, const StepSh
           .slots = shape.slots};
 }
 
+/// The widest groups of at most `group` columns such that none is part of two of the stored groups, or of two leaves of
+/// `leaf` columns.
+int64_t group_in_leaf(int64_t group, int64_t columns, int64_t leaf) {
+  return group >= columns ? std::min(leaf, columns) : std::gcd(group, leaf);
+}
+
 }  // namespace
 
 StepBuilder::StepBuilder(const checkpoint::ModelSpec& spec, const partition::Partition& partition,
@@ -70,25 +76,31 @@ ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::ve
   return graph_.weight(name, {shape_.dtype, Shape(std::move(dims))}, {{name, std::move(ranges)}});
 }
 
-std::optional<WeightFormat> StepBuilder::format_of(const std::string& /*tensor*/,
-                                                   std::optional<int64_t> /*leaf*/) const {
-  if (spec_.int8_group == 0) return std::nullopt;
-  return WeightFormat{.bits = 8, .group = spec_.int8_group};
+std::optional<WeightFormat> StepBuilder::format_of(const std::string& tensor, int64_t columns,
+                                                   std::optional<int64_t> leaf) const {
+  const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
+  if (!stored) return std::nullopt;
+  WeightFormat format = stored->of_columns(columns);
+  if (leaf) format.group = group_in_leaf(format.group, columns, *leaf);
+  return format;
 }
 
-std::optional<WeightFormat> StepBuilder::format_of(const std::vector<graph::WeightSlice>& slices) const {
+std::optional<WeightFormat> StepBuilder::format_of(const std::vector<graph::WeightSlice>& slices,
+                                                   std::optional<int64_t> leaf) const {
   if (slices.empty()) return std::nullopt;
-  const std::optional<WeightFormat> first = format_of(slices.front().tensor);
-  const bool are_equal =
-      std::ranges::all_of(slices, [&](const graph::WeightSlice& slice) { return format_of(slice.tensor) == first; });
+  const auto format = [&](const graph::WeightSlice& slice) {
+    return format_of(slice.tensor, tensors_.at(slice.tensor)[1], leaf);
+  };
+  const std::optional<WeightFormat> first = format(slices.front());
+  const bool are_equal = std::ranges::all_of(slices, [&](const auto& slice) { return format(slice) == first; });
   return are_equal ? first : std::nullopt;
 }
 
 ValueId StepBuilder::matrix(const std::string& name, const Shape& whole, std::vector<Range> ranges,
-                            std::optional<int64_t> leaf, const std::string& value) {
+                            std::optional<int64_t> leaf) {
   tensors_.emplace(name, whole);
   const TensorType type{shape_.dtype, {ranges[0].size(), ranges[1].size()}};
-  return graph_.weight(value.empty() ? name : value, type, {{name, std::move(ranges)}}, format_of(name, leaf));
+  return graph_.weight(name, type, {{name, std::move(ranges)}}, format_of(name, whole[1], leaf));
 }
 
 ValueId StepBuilder::whole_weight(const std::string& name, const Shape& whole) {
@@ -100,7 +112,7 @@ ValueId StepBuilder::whole_weight(const std::string& name, const Shape& whole) {
 ValueId StepBuilder::embedding(Scaled scaled) {
   const Range rows = part_.vocabulary;
   const ValueId table =
-      weight("model.embed_tokens.weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
+      matrix("model.embed_tokens.weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}});
   const ValueId partial = graph_.embedding(ids_, table, rows.begin);
   ValueId x = graph_.all_reduce(partial, rank_blocks_, shape_.dtype);
   const float scale = round_to(shape_.dtype, static_cast<float>(spec_.embedding_scale));
@@ -177,8 +189,12 @@ ValueId StepBuilder::scale_layer(ValueId x, int64_t layer) {
 }
 
 graph::Activations StepBuilder::activations_of(ValueId weight) const {
-  const bool has_codes = graph_.format_of(weight).has_value();
-  return has_codes && spec_.int8_group > 0 ? graph::Activations::kInt8 : graph::Activations::kAsTheyAre;
+  const graph::Value& value = graph_.value(weight);
+  if (!value.format) return graph::Activations::kAsTheyAre;
+  const auto stored = spec_.formats.of(value.name == "lm_head.weight" ? value.name : value.slices.front().tensor);
+  LOCKSTEP_CHECK(stored.has_value(), value.name);
+  return stored->activations == checkpoint::ActivationFormat::kInt8ByGroup ? graph::Activations::kInt8
+                                                                           : graph::Activations::kAsTheyAre;
 }
 
 ValueId StepBuilder::product(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result) {
@@ -242,13 +258,21 @@ ValueId StepBuilder::attention_plus_mlp(ValueId x, ValueId y, int64_t layer) {
   return graph_.add(attention_sum, mlp_sum);
 }
 
+/// Rows `rows` of the head. A head tied to a table of elements may have codes; it is then another value than the table.
+ValueId StepBuilder::head_matrix(const std::string& name, Range rows) {
+  const Shape whole{spec_.vocabulary, spec_.embedding_size};
+  const bool has_own_format = spec_.tied_embeddings && !spec_.formats.table && spec_.formats.of("lm_head.weight");
+  if (!has_own_format) return matrix(name, whole, {rows, {0, whole[1]}});
+  tensors_.emplace(name, whole);
+  return graph_.weight("lm_head.weight", {shape_.dtype, {rows.size(), whole[1]}}, {{name, {rows, {0, whole[1]}}}},
+                       format_of("lm_head.weight", whole[1]));
+}
+
 /// f32[R, own vocabulary rows].
 ValueId StepBuilder::own_logits(ValueId hidden) {
   const Range rows = part_.vocabulary;
-  const std::string name = spec_.tied_embeddings ? "model.embed_tokens" : "lm_head";
-  const ValueId weights =
-      matrix(name + ".weight", {spec_.vocabulary, spec_.embedding_size}, {rows, {0, spec_.embedding_size}},
-             /*leaf=*/std::nullopt, format_of(name + ".weight") ? "lm_head.weight" : "");
+  const std::string name = spec_.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
+  const ValueId weights = head_matrix(name, rows);
   std::optional<ValueId> bias;
   if (spec_.head_bias) bias = weight("lm_head.bias", {spec_.vocabulary}, {rows});
   ValueId logits = product(hidden, weights, bias, DType::kFloat32);

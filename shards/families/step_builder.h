@@ -96,13 +96,16 @@ class StepBuilder {
   /// The slice `ranges` of the checkpoint tensor `name`, whose whole shape is `whole`.
   graph::ValueId weight(const std::string& name, const Shape& whole, std::vector<Range> ranges);
   /// The same for the matrix of a product, in codes where the model has them; `leaf`: columns of a leaf of its sums, if
-  /// they have leaves. `value` names the graph's value, if another than the tensor reads it.
+  /// they have leaves.
   graph::ValueId matrix(const std::string& name, const Shape& whole, std::vector<Range> ranges,
-                        std::optional<int64_t> leaf = std::nullopt, const std::string& value = "");
-  /// The format of the matrix `tensor` in the graph: no group is part of two leaves.
-  std::optional<WeightFormat> format_of(const std::string& tensor, std::optional<int64_t> leaf = std::nullopt) const;
+                        std::optional<int64_t> leaf = std::nullopt);
+  graph::ValueId head_matrix(const std::string& name, Range rows);
+  /// The format of the matrix `tensor` of `columns` in the graph: no group is part of two leaves.
+  std::optional<WeightFormat> format_of(const std::string& tensor, int64_t columns,
+                                        std::optional<int64_t> leaf = std::nullopt) const;
   /// The format of several slices, of one or more tensors; empty if they have not all the same.
-  std::optional<WeightFormat> format_of(const std::vector<graph::WeightSlice>& slices) const;
+  std::optional<WeightFormat> format_of(const std::vector<graph::WeightSlice>& slices,
+                                        std::optional<int64_t> leaf = std::nullopt) const;
   graph::Activations activations_of(graph::ValueId weight) const;
   /// x · wᵀ (+ bias), w with elements or in codes.
   graph::ValueId product(graph::ValueId x, graph::ValueId weight, std::optional<graph::ValueId> bias = std::nullopt,
@@ -197,7 +200,8 @@ class StepBuilder {
   Partial experts_partial(graph::ValueId x, graph::ValueId routes, const std::string& prefix);
   graph::ValueId float_weight(const std::string& name, const Shape& shape);
   graph::ValueId expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
-                                const std::vector<Range>& ranges);
+                                const std::vector<Range>& ranges, std::optional<int64_t> leaf);
+  std::vector<graph::ValueId> expert_operands(const std::string& prefix);
 
   graph::ValueId own_logits(graph::ValueId hidden);
   graph::ValueId next_tokens(graph::ValueId logits);

@@ -89,7 +89,7 @@ ValueId StepBuilder::sparse_gate(ValueId gate, double dropped, Range own) {
 
 /// The slices `ranges` of every own expert's tensor, one expert after the other.
 ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
-                                    const std::vector<Range>& ranges) {
+                                    const std::vector<Range>& ranges, std::optional<int64_t> leaf) {
   std::vector<graph::WeightSlice> slices;
   for (int64_t expert = part_.experts.begin; expert < part_.experts.end; ++expert) {
     const std::string tensor = fmt::format("{}experts.{}.{}", prefix, expert, name);
@@ -99,7 +99,8 @@ ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string
   std::vector<int64_t> dims;
   for (const Range& range : ranges) dims.push_back(range.size());
   dims[0] *= part_.experts.size();
-  return graph_.weight(prefix + "experts." + name, {shape_.dtype, Shape(std::move(dims))}, std::move(slices));
+  const std::optional<WeightFormat> format = ranges.size() == 2 ? format_of(slices, leaf) : std::nullopt;
+  return graph_.weight(prefix + "experts." + name, {shape_.dtype, Shape(std::move(dims))}, std::move(slices), format);
 }
 
 /// A whole vector in float32: factors of weights, or what decides between scores that differ little.
@@ -127,22 +128,32 @@ ValueId StepBuilder::route(ValueId x, const std::string& prefix) {
   return graph_.moe_route(logits, options);
 }
 
-StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, const std::string& prefix) {
-  const int64_t hidden = spec_.hidden_size;
+/// Gate, up and down of the own experts, then their biases if they have some.
+std::vector<ValueId> StepBuilder::expert_operands(const std::string& prefix) {
+  const int64_t hidden = spec_.hidden_size, size = spec_.intermediate_size;
   const Range columns = part_.mlp_columns, all{0, hidden};
-  const Shape up_shape{spec_.intermediate_size, hidden}, down_shape{hidden, spec_.intermediate_size};
-  std::vector<ValueId> operands{x, routes, expert_weights(prefix, "gate_proj.weight", up_shape, {columns, all}),
-                                expert_weights(prefix, "up_proj.weight", up_shape, {columns, all}),
-                                expert_weights(prefix, "down_proj.weight", down_shape, {all, columns})};
+  const bool by_expert = partition_.expert_split == partition::ExpertSplit::kWhole;
+  const auto leaf = by_expert ? std::nullopt : std::optional(partition_.mlp_block);
+  std::vector<ValueId> operands{
+      expert_weights(prefix, "gate_proj.weight", {size, hidden}, {columns, all}, std::nullopt),
+      expert_weights(prefix, "up_proj.weight", {size, hidden}, {columns, all}, std::nullopt),
+      expert_weights(prefix, "down_proj.weight", {hidden, size}, {all, columns}, leaf)};
   if (spec_.mlp_bias) {
-    operands.push_back(expert_weights(prefix, "gate_proj.bias", {spec_.intermediate_size}, {columns}));
-    operands.push_back(expert_weights(prefix, "up_proj.bias", {spec_.intermediate_size}, {columns}));
-    operands.push_back(expert_weights(prefix, "down_proj.bias", {hidden}, {all}));
+    operands.push_back(expert_weights(prefix, "gate_proj.bias", {size}, {columns}, std::nullopt));
+    operands.push_back(expert_weights(prefix, "up_proj.bias", {size}, {columns}, std::nullopt));
+    operands.push_back(expert_weights(prefix, "down_proj.bias", {hidden}, {all}, std::nullopt));
   }
+  return operands;
+}
+
+StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, const std::string& prefix) {
+  std::vector<ValueId> operands = expert_operands(prefix);
+  const graph::Activations activations = activations_of(operands.front());
+  operands.insert(operands.begin(), {x, routes});
   const bool by_expert = partition_.expert_split == partition::ExpertSplit::kWhole;
   const BlockSplit& by_column = sums_by_rank() ? rank_blocks_ : partition_.mlp_blocks;
   const BlockSplit& blocks = by_expert ? partition_.expert_blocks : by_column;
-  const int64_t block = sums_by_rank() ? columns.size() : partition_.mlp_block;
+  const int64_t block = sums_by_rank() ? part_.mlp_columns.size() : partition_.mlp_block;
   const ValueId roots = graph_.moe_experts(std::move(operands), {.experts = part_.experts,
                                                                  .leaf_is_expert = by_expert,
                                                                  .split = blocks,
@@ -150,7 +161,8 @@ StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, con
                                                                  .activation = spec_.activation,
                                                                  .limit = spec_.swiglu_limit,
                                                                  .alpha = spec_.swiglu_alpha,
-                                                                 .routes_on_inputs = spec_.router.on_inputs});
+                                                                 .routes_on_inputs = spec_.router.on_inputs,
+                                                                 .activations = activations});
   return {roots, &blocks, ""};
 }
 

@@ -121,14 +121,29 @@ double beside_experts(const Costs& costs, const Partition& partition, int rank) 
          costs.dense_column * static_cast<double>(partition.dense_layers.of(rank).size());
 }
 
+/// Columns of the widest group of codes of an MLP's second matrix; 0 without codes, or where a group is a whole row.
+int64_t group_of_down(const ModelSpec& spec) {
+  int64_t widest = 0;
+  const auto add = [&widest](const std::optional<checkpoint::MatrixFormat>& format) {
+    if (format) widest = std::max(widest, format->weights.group);
+  };
+  add(spec.formats.usual);
+  for (const checkpoint::FormatException& exception : spec.formats.exceptions) {
+    if (exception.tensor.ends_with(".down_proj.weight")) add(exception.format);
+  }
+  constexpr int64_t kWidest = 1024;  // a wider one is cut into leaves
+  return widest <= kWidest ? widest : 0;
+}
+
 /// The columns of a leaf of an MLP of `columns`; see mlp_block_columns.
 int64_t block_columns(const ModelSpec& spec, int64_t columns) {
-  // Groups of 8-bit integers lie within leaves: room for four if possible.
-  const int64_t least = std::max(count_blocks(columns, kMostMlpBlocks), 4 * spec.int8_group);
-  int64_t block = count_blocks(least, 16) * 16;
-  while (block > 1 && count_blocks(columns, block) < spec.query_heads) {
-    block = block > 16 ? block - 16 : block / 2;
-  }
+  // Groups of codes lie within leaves: room for four if possible.
+  const int64_t group = group_of_down(spec), unit = std::lcm(int64_t{16}, std::max<int64_t>(group, 1));
+  const int64_t least = std::max(count_blocks(columns, kMostMlpBlocks), 4 * group);
+  int64_t block = count_blocks(least, unit) * unit;
+  const auto has_too_few = [&] { return count_blocks(columns, block) < spec.query_heads; };
+  while (block > unit && has_too_few()) block -= unit;
+  while (block > 1 && has_too_few()) block = block > 16 ? block - 16 : block / 2;
   return block;
 }
 

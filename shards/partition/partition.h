@@ -87,9 +87,9 @@ struct Partition {
 KeyValuePart key_values_of(const checkpoint::ModelSpec& spec, const RankPart& part, int64_t layer);
 
 /// The columns of one leaf of the MLP's sum, or of an expert's: `intermediate_size` / 32 rounded up to a multiple of 16
-/// (and at least four groups of 8-bit integers where the model is served in such), or fewer (then 8, 4, 2, 1) where
-/// that would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by side, as many
-/// columns as give one leaf per query head, if that can be: then one sum serves both.
+/// (with weights in codes, to a multiple of 16 and of the groups, and at least four of these), or fewer (then 8, 4, 2,
+/// 1) where that would leave a rank of the largest degree without a leaf. Where attention and MLP stand side by side,
+/// as many columns as give one leaf per query head, if that can be: then one sum serves both.
 int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 
 /// The same for the shared expert. One that is n times as wide as an expert has leaves n times as wide, as many as an

@@ -241,17 +241,29 @@ TEST(CommandLine, TakesTheWordsOfTransformersNeuronx) {
   EXPECT_EQ(one.model.options.dtype, DType::kFloat32);
 }
 
-TEST(CommandLine, ReadsTheColumnsThatShareAScale) {
-  const auto group_of = [](const char* weights) {
-    return generate({"--prompt", "a", "--weights", weights}).model.options.int8_group;
+TEST(CommandLine, ReadsTheFormatOfMatrices) {
+  const auto weights_of = [](const char* weights) {
+    return generate({"--prompt", "a", "--weights", weights}).model.options.weights;
   };
-  EXPECT_EQ(group_of("int8"), 64);
-  EXPECT_EQ(group_of("int8:32"), 32);
-  for (const char* wrong : {"int8:", "int8:33", "int8:0", "int8:32x", "int4", "dtype"}) {
+  EXPECT_EQ(weights_of("int8"), served_format("int8:64"));
+  EXPECT_EQ(weights_of("int8:32"), served_format("int8:32"));
+  EXPECT_EQ(weights_of("q4"), served_format("q4:32"));
+  EXPECT_EQ(weights_of("q8:128"), served_format("q8:128"));
+  for (const char* wrong : {"int8:", "int8:33", "int8:0", "int8:32x", "int4", "q4:6", "q5", "dtype"}) {
     const auto refused = parse({"generate", "--model", "dir", "--prompt", "a", "--weights", wrong});
     ASSERT_FALSE(refused.has_value()) << wrong;
-    EXPECT_THAT(refused.error().message, HasSubstr("expected int8 or int8:GROUP")) << wrong;
+    EXPECT_THAT(refused.error().message, HasSubstr("expected q4, q8 or int8")) << wrong;
   }
+}
+
+TEST(CommandLine, ReadsWhatIsMultipliedByCodes) {
+  const auto activations_of = [](const char* text) {
+    return generate({"--prompt", "a", "--weights", "q4", "--activations", text}).model.options.activations;
+  };
+  EXPECT_EQ(activations_of("int8"), ActivationFormat::kInt8ByGroup);
+  EXPECT_EQ(activations_of("elements"), ActivationFormat::kElements);
+  EXPECT_EQ(activations_of("bf16"), ActivationFormat::kElements);
+  EXPECT_FALSE(parse({"generate", "--model", "dir", "--prompt", "a", "--activations", "int4"}).has_value());
 }
 
 TEST(CommandLine, RefusesShapesThatMakeNoSenseAndSaysWhatDoes) {

@@ -23,7 +23,7 @@ class Int8Model : public ::testing::TestWithParam<std::string> {
   std::vector<RowAnswer> run(GroupOptions options, int64_t group = kGroup) const {
     options.capacity = kCapacity;
     options.logits = actors::Logits::kWanted;
-    options.int8_group = group;
+    if (group > 0) options.weights = checkpoint::served_format(fmt::format("int8:{}", group));
     auto answers = run_rows(model_.path(), options, golden_.rows());
     EXPECT_TRUE(answers.has_value()) << answers.error().message;
     return answers.has_value() ? std::move(answers.value().rows) : std::vector<RowAnswer>(golden_.prompts.size());
@@ -131,7 +131,7 @@ constexpr const char* kInTheModelsType[] = {".altup.", ".linear_attn.ba_proj", "
 
 TEST_P(Int8Family, MultipliesByEveryMatrixOfItsLayersIn8Bits) {
   checkpoint::ModelSpec spec = spec_of(GetParam());
-  spec.int8_group = kGroup;
+  spec.formats = checkpoint::served_formats(*checkpoint::served_format(fmt::format("int8:{}", kGroup)));
   const auto graphs = shards::build_graphs(spec, partition::make_partition(spec, 2).value(), 0,
                                            {.slots = 2, .chunk = 4, .capacity = kCapacity}, {})
                           .value();
@@ -151,16 +151,6 @@ TEST_P(Int8Family, MultipliesByEveryMatrixOfItsLayersIn8Bits) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Int8Family, ::testing::ValuesIn(goldens(/*with_experts=*/false)),
                          [](const auto& test) { return test.param; });
-
-TEST(Int8Mixtures, AreRefused) {
-  for (const std::string& name : goldens(/*with_experts=*/true)) {
-    const GoldenModel model(read_golden(LOCKSTEP_GOLDENS_DIR, name), {});
-    const auto spec = served_spec(model.path() / "config.json", {.int8_group = 64});
-    ASSERT_FALSE(spec.has_value()) << name;
-    EXPECT_EQ(spec.error().kind, ErrorKind::kUnsupported) << name;
-    EXPECT_THAT(spec.error().message, ::testing::HasSubstr("expected a model without experts")) << name;
-  }
-}
 
 }  // namespace
 }  // namespace lockstep::model

@@ -35,7 +35,7 @@ struct GroupOptions {
   int64_t chunk = 16;
   int64_t capacity = 128;
   DType dtype = DType::kFloat32;
-  int64_t int8_group = 0;  // columns that share a scale of weights in 8 bits; 0: they are not
+  std::optional<checkpoint::MatrixFormat> weights;  // in which the matrices are served
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
   std::vector<int> hosts = {};  // rank r is on host hosts[r], as its communicator and backend see it; empty: all on one

@@ -50,7 +50,8 @@ std::vector<Variant> variants() {
              spec.attention_sinks = true;
              spec.attention_soft_cap = 3.0;
            }},
-          {"weights in eight bits", [](auto& spec) { spec.int8_group = 32; }}};
+          {"weights in eight bits",
+           [](auto& spec) { spec.formats = checkpoint::served_formats(*checkpoint::served_format("int8:32")); }}};
 }
 
 struct Cut {

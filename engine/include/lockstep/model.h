@@ -18,15 +18,20 @@
 
 namespace lockstep {
 
+using checkpoint::ActivationFormat;
+using checkpoint::MatrixFormat;
 using checkpoint::ModelSpec;
+using checkpoint::served_format;
 using generation::GenerationConfig;
 
 /// Changes to a model when it is opened.
 struct ModelOptions {
-  std::optional<DType> dtype;         // of weights and activations; default: the checkpoint's
-  std::optional<int64_t> int8_group;  // matrices as 8-bit integers with one scale per this many columns
-  std::optional<int64_t> window;      // attention window of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;           // first positions that stay visible to windows
+  std::optional<DType> dtype;           // of weights and activations; default: the checkpoint's
+  std::optional<MatrixFormat> weights;  // matrices in codes (`served_format`), made while elements are read
+  std::optional<ActivationFormat>
+      activations;                // of products with codes; default: as the checkpoint or `weights` has it
+  std::optional<int64_t> window;  // attention window of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;       // first positions that stay visible to windows
 
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };

@@ -198,7 +198,7 @@ Result<BenchReport> report_of(const BenchCommand& command, const group::Member& 
   report.model = (command.random_weights ? command.config : command.model.directory).string();
   report.backend = command.engine.backend;
   report.dtype = std::string(to_string(plan.model.shard.dtype));
-  if (plan.model.spec.int8_group > 0)
+  if (plan.model.spec.formats.any())
     report.dtype += fmt::format(" ({} weights)", model::weights_in_words(plan.model.spec));
   report.world_size = member.bootstrap().size();
   report.threads = plan.threads;

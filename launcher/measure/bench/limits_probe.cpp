@@ -66,10 +66,10 @@ double group_rate(const std::vector<std::string>& owners, const std::vector<prob
 
 Result<LimitsProbe> LimitsProbe::create(group::Member& member, const model::Plan& plan, std::optional<Bytes> bytes,
                                         device::Backend& backend) {
+  const bool wants_int8 = inspect::precision_of(plan.model.spec, plan.model.shard.dtype) == probe::Precision::kInt8;
   LOCKSTEP_TRY(
       std::unique_ptr<device::LimitsProbe> probe,
-      backend.make_limits_probe(
-          {.dtype = plan.model.shard.dtype, .has_int8_weights = plan.model.spec.int8_group > 0, .bytes = bytes}));
+      backend.make_limits_probe({.dtype = plan.model.shard.dtype, .has_int8_weights = wants_int8, .bytes = bytes}));
   if (!probe) return of_hosts(member, plan, bytes, instructions_of(backend));
   std::string precision(probe->precision());
   LimitsProbe limits(member, plan, make_device_prober(std::move(probe), member.clock()));

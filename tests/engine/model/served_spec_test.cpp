@@ -72,22 +72,46 @@ TEST(ServedSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
   expect_refused(served(kTinyGemma3, {.window = 12}), ErrorKind::kUnsupported, "--window: found 12");
 }
 
+/// Plans a tiny model with `weights` for a backend that multiplies by `codes`.
+Result<Plan> planned(const char* config, std::string_view weights, device::CodedWeights codes) {
+  const TinyModel files(config);
+  const Model model = Model::open(files.path(), {.weights = served_format(weights)}).value();
+  return plan_models(model, {}, 1, {.coded_weights = codes});
+}
+
+TEST(ServedSpec, RefusesFormatsThatTheBackendDoesNotMultiply) {
+  using enum device::CodedWeights;
+  EXPECT_TRUE(planned(kTinyLlama, "int8:32", kInt8).has_value());
+  EXPECT_TRUE(planned(kTinyMixtral, "q4:32", kAll).has_value());
+  expect_refused(planned(kTinyLlama, "int8:32", kNone), ErrorKind::kUnsupported, "found int8:32 weights");
+  expect_refused(planned(kTinyLlama, "q4:32", kInt8), ErrorKind::kUnsupported, "found q4:32 weights");
+  expect_refused(planned(kTinyMixtral, "int8:64", kInt8), ErrorKind::kUnsupported, "found experts in 8 bits");
+}
+
 TEST(ServedSpec, ServesMatricesIn8BitsByGroups) {
-  EXPECT_EQ(served(kTinyLlama, {}).value().int8_group, 0);
-  const auto spec = served(kTinyLlama, {.int8_group = 32}).value();
-  EXPECT_EQ(spec.int8_group, 32);
+  EXPECT_FALSE(served(kTinyLlama, {}).value().formats.any());
+  const auto spec = served(kTinyLlama, {.weights = served_format("int8:32")}).value();
+  EXPECT_EQ(spec.formats.usual, served_format("int8:32"));
+  EXPECT_FALSE(spec.formats.table);
+  EXPECT_TRUE(served(kTinyLlama, {.weights = served_format("q4:32")}).value().formats.table);
   EXPECT_EQ(weights_in_words(spec), "int8:32");
   EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8:32 weights"));
 }
 
 TEST(ServedSpec, RefusesGroupsThatMakeNoSense) {
   for (const int64_t group : {int64_t{-1}, int64_t{0}, int64_t{6}, int64_t{2048}}) {
-    expect_refused(served(kTinyLlama, {.int8_group = group}), ErrorKind::kInvalidArgument, "int8:GROUP");
+    const MatrixFormat format{.weights = {.bits = 8, .group = group}};
+    expect_refused(served(kTinyLlama, {.weights = format}), ErrorKind::kInvalidArgument, "q4, q8 or int8");
   }
 }
 
-TEST(ServedSpec, RefusesExpertsIn8Bits) {
-  expect_refused(served(kTinyMixtral, {.int8_group = 64}), ErrorKind::kUnsupported, "expected a model without experts");
+TEST(ServedSpec, ChangesTheActivationsOfMatricesInCodesOnly) {
+  const auto spec =
+      served(kTinyLlama, {.weights = served_format("q4:32"), .activations = ActivationFormat::kInt8ByGroup}).value();
+  EXPECT_EQ(spec.formats.usual->activations, ActivationFormat::kInt8ByGroup);
+  EXPECT_EQ(spec.formats.table->activations, ActivationFormat::kInt8ByGroup);
+  expect_refused(served(kTinyLlama, {.activations = ActivationFormat::kInt8ByGroup}), ErrorKind::kInvalidArgument,
+                 "--activations: found int8-group, expected weights in codes");
 }
 
 TEST(LongestSequence, EndsWhereThePositionsEnd) {

@@ -90,7 +90,7 @@ TEST(MemoryOf, IsWhatAShardOnTheCpuAllocates) {
   spec.vocabulary = 128;
   for (const int64_t group : {0, 16}) {
     SCOPED_TRACE(testing::Message() << "weights in 8 bits by groups of " << group);
-    spec.int8_group = group;
+    if (group > 0) spec.formats = checkpoint::served_formats(*checkpoint::served_format(fmt::format("int8:{}", group)));
     const shards::ShardOptions options{.slots = 2, .chunk = 16, .capacity = 64, .dtype = DType::kFloat32};
     const shards::ShardGraphs graphs = graphs_of(spec, options);
     const RankMemory counted = memory_of(graphs);

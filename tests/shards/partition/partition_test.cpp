@@ -262,10 +262,10 @@ TEST(MakePartition, GivesAttentionAndMlpTheSameLeavesWhereTheyStandSideBySide) {
 
 TEST(MakePartition, MakesLeavesAsWideAsFourGroupsOf8BitIntegersIfEveryDegreeKeepsOne) {
   checkpoint::ModelSpec spec = smollm2();
-  spec.int8_group = 32;
+  spec.formats = checkpoint::served_formats(*checkpoint::served_format("int8:32"));
   EXPECT_EQ(mlp_block_columns(spec), 128);  // 12 leaves for 9 heads
-  spec.int8_group = 64;
-  EXPECT_EQ(mlp_block_columns(spec), 176);  // 9 leaves
+  spec.formats = checkpoint::served_formats(*checkpoint::served_format("int8:64"));
+  EXPECT_EQ(mlp_block_columns(spec), 128);  // whole groups: 192 would make 8 leaves for 9 heads
 }
 
 TEST(MakePartition, CutsExpertsByTheSameRule) {

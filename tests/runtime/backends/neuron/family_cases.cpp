@@ -120,7 +120,8 @@ std::vector<Contents> contents_of(const FamilyRun& run) {
   const ModelDirectory directory(golden.name);
   model::write_hashed_model(directory.path(), golden.config, golden.tensors, golden.seed, {});
   checkpoint::ModelSpec spec = checkpoint::read_spec(directory.path() / "config.json").value();
-  spec.int8_group = run.int8_group;
+  if (run.int8_group > 0)
+    spec.formats = checkpoint::served_formats(*checkpoint::served_format(fmt::format("int8:{}", run.int8_group)));
   const auto checkpoint = checkpoint::open_model_checkpoint(directory.path(), spec).value();
   std::vector<Contents> contents;
   for (const shards::ShardGraphs& graphs : graphs_of(run, spec)) {
@@ -223,7 +224,8 @@ std::vector<ScriptedStep> script_of(const FamilyRun& run, int64_t vocabulary) {
 
 OracleCase family_case(const FamilyRun& run) {
   checkpoint::ModelSpec spec = spec_of(golden_of(run));
-  spec.int8_group = run.int8_group;
+  if (run.int8_group > 0)
+    spec.formats = checkpoint::served_formats(*checkpoint::served_format(fmt::format("int8:{}", run.int8_group)));
   OracleCase c{.name = fmt::format("{}{}_tp{}", run.golden, run.variant, run.ranks), .tolerance = run.tolerance};
   if (!run.draws) c.options.sampling = LoweringOptions::Sampling::kGreedy;
   for (shards::ShardGraphs& graphs : graphs_of(run, spec)) {
