@@ -101,6 +101,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "$
 # The headers that the public headers include; tests/consumer fails if one is missing.
 foreach(header IN ITEMS
         runtime/checkpoint/model_spec.h
+        runtime/checkpoint/quantised_copy.h
+        runtime/checkpoint/weight_formats.h
         runtime/constraint/constraint.h
         runtime/core/block_tree.h
         runtime/core/check.h
@@ -111,6 +113,7 @@ foreach(header IN ITEMS
         runtime/core/log.h
         runtime/core/result.h
         runtime/core/shape.h
+        runtime/core/weight_format.h
         runtime/device/device_time.h
         runtime/generation/constraint_processors.h
         runtime/generation/finish_reason.h

@@ -101,6 +101,7 @@ struct Commands {
   std::vector<std::string> serve_options;  // of the server's own process
   ControlCommand control;
   TokenizeCommand tokenize;
+  QuantiseCommand quantise;
   ExplainCommand explain;
   PlanCommand plan;
   BenchCommand bench;
@@ -124,6 +125,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_serve(app, commands.serve, commands.serve_options);
   add_control(app, commands.control);
   add_tokenize(app, commands.tokenize);
+  add_quantise(app, commands.quantise);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
@@ -165,6 +167,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   }
   if (app.got_subcommand("ctl")) return std::move(commands.control);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
+  if (app.got_subcommand("quantise")) return std::move(commands.quantise);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {
     if (commands.probe_mib > 0) commands.doctor.probe_bytes = Bytes(commands.probe_mib << 20);

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "launcher/batch/supervise.h"
+#include "launcher/commands/quantise.h"
 #include "launcher/commands/score.h"
 #include "launcher/commands/tokenize.h"
 #include "launcher/generate/generate_command.h"
@@ -29,8 +30,8 @@ struct PrintedText {
 };
 
 using Command = std::variant<GenerateCommand, ScoreCommand, EngineCommand, ServeCommand, ControlCommand,
-                             TokenizeCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand, SuperviseCommand,
-                             DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
+                             TokenizeCommand, QuantiseCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
+                             SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

@@ -61,6 +61,19 @@ MatrixFormat served_weights(const std::string& text) {
                                          text, kLeastInt8Group, kMostInt8Group));
 }
 
+}  // namespace
+
+MatrixFormat copied_weights(const std::string& text) {
+  const MatrixFormat format = served_weights(text);
+  if (format.activations == ActivationFormat::kElements) return format;
+  throw CLI::ValidationError("--weights",
+                             fmt::format("found {}, expected q4 or q8: files do not say how activations are "
+                                         "multiplied",
+                                         text));
+}
+
+namespace {
+
 /// Adds batch sizes, lengths and chunks: numbers, or lists with one compiled graph each.
 void add_shape_options(CLI::App& app, EngineOptions& engine) {
   app.add_option_function<std::string>(

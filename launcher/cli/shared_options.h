@@ -18,6 +18,9 @@ inline constexpr int64_t kMostTokens = int64_t{1} << 24;
 /// Options added from now on are listed under `title` in --help.
 void begin_section(CLI::App& app, const std::string& title);
 
+/// The format in "q4", "q8:32". Fails CLI11's validation for other texts.
+MatrixFormat copied_weights(const std::string& text);
+
 /// Adds the options of `model`, `engine` and `run`, which outlive the parse.
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine);
 void add_run_options(CLI::App& app, RunOptions& run, EngineOptions& engine);

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
 
-using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
-
 /// The stored outputs of a tensor: row r is output first + r / group · group_step + r mod group · step.
 struct OutputRows {
   int64_t first = 0;
@@ -337,6 +335,12 @@ Result<std::string_view> find_prefix(const StoredFiles& files, const FamilyNames
 }
 
 }  // namespace
+
+Result<StoredTensors> resolve_tensors(const StoredFiles& files, const ModelSpec& spec) {
+  const FamilyNames family = names_of_family(spec.model_type);
+  LOCKSTEP_TRY(const std::string_view prefix, find_prefix(files, family, spec));
+  return Resolver(files, spec, family, prefix).resolve_all();
+}
 
 Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
                                                           const ModelSpec& spec) {

@@ -9,6 +9,7 @@
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/coded_tensor.h"
+#include "runtime/checkpoint/model_spec.h"
 #include "runtime/checkpoint/stored_files.h"
 #include "runtime/checkpoint/tensor_view.h"
 
@@ -24,6 +25,11 @@ struct StoredTensor {
 
 /// A stored tensor under its own name.
 StoredTensor as_it_is(const std::string& name, const TensorEntry& entry);
+
+using StoredTensors = std::map<std::string, StoredTensor, std::less<>>;
+
+/// The tensors of `files` by their canonical names (stored_tensors.h). Fails as `open_model_checkpoint`.
+Result<StoredTensors> resolve_tensors(const StoredFiles& files, const ModelSpec& spec);
 
 /// Tensors by their requested names. Immutable except for the count of bytes read.
 class ViewCheckpoint final : public Checkpoint {

@@ -79,8 +79,14 @@ float quantise(const WeightFormat& format, const float* values, int64_t count, u
   LOCKSTEP_CHECK(format.kind == CodeKind::kInteger && format.offset == GroupOffset::kNone, to_string(format));
   LOCKSTEP_CHECK(format.scale != ScaleType::kPowerOfTwo, to_string(format));
   if (format.bits == 4) return quantise_to_4_bits(format, values, count, codes);
-  LOCKSTEP_CHECK(format.scale == ScaleType::kFloat32, to_string(format));
-  const float scale = to_int8(values, count, reinterpret_cast<int8_t*>(codes));
+  const float exact = to_int8(values, count, reinterpret_cast<int8_t*>(codes));
+  const float scale = round_to(format.scale, exact);
+  if (scale != exact && scale > 0.0f && std::isfinite(scale)) {
+    for (int64_t i = 0; i < count; ++i) {
+      codes[i] =
+          static_cast<uint8_t>(static_cast<int8_t>(std::clamp(std::nearbyint(values[i] / scale), -127.0f, 127.0f)));
+    }
+  }
   for (int64_t i = 0; i < count; ++i) codes[i] ^= 0x80;  // plus 128
   return scale;
 }

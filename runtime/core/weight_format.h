@@ -75,8 +75,8 @@ float code_value(const WeightFormat& format, uint8_t code);
 float decode(const WeightFormat& format, uint8_t code, float scale, float offset);
 
 /// Quantises a group of `count` values of a row to codes, and returns its scale, a value of the format's ScaleType. For
-/// integers without offsets: q8 as `to_int8`, plus 128; q4 with the scale, of some near the largest magnitude / 8, that
-/// has the least square error. A NaN or an infinity gives the scale NaN.
+/// integers without offsets: q8 as `to_int8` with the scale rounded, plus 128; q4 with the scale, of some near the
+/// largest magnitude / 8, that has the least square error. A NaN or an infinity gives the scale NaN.
 float quantise(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes);
 
 /// Rows of a matrix in a format, as readers give them to packers: unpacked, row-major. Borrows the memory.
