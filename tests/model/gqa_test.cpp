@@ -46,7 +46,7 @@ struct Cut {
   int64_t slots = 6;
   int64_t chunk = 16;
   int threads = 1;
-  std::optional<checkpoint::MatrixFormat> weights = std::nullopt;
+  std::optional<checkpoint::MatrixFormat> served = std::nullopt;
 };
 
 std::vector<RowAnswer> answers_to(const OddModelDirectory& model, const Cut& cut, const std::string& backend = "cpu") {
@@ -57,7 +57,7 @@ std::vector<RowAnswer> answers_to(const OddModelDirectory& model, const Cut& cut
                              .chunk = cut.chunk,
                              .capacity = 96,
                              .dtype = cut.dtype,
-                             .weights = cut.weights,
+                             .served = cut.served,
                              .logits = actors::Logits::kWanted,
                              .weights = Weights::kRandom,
                              .gqa = cut.gqa};
@@ -122,10 +122,10 @@ TEST(GqaModes, GiveTheBitsOfOneRankInEveryFamily) {
 
 TEST(GqaModes, GiveTheBitsOfOneRankWithWeightsInEightBits) {
   const OddModelDirectory model(llama_with(2));
-  const std::vector<RowAnswer> expected = answers_to(model, {.weights = checkpoint::served_format("int8:32")});
+  const std::vector<RowAnswer> expected = answers_to(model, {.served = checkpoint::served_format("int8:32")});
   for (const GqaMode gqa : {GqaMode::kAllGather, GqaMode::kBatch}) {
     expect_same_bits(
-        answers_to(model, {.ranks = 4, .gqa = gqa, .slots = 4, .weights = checkpoint::served_format("int8:32")}),
+        answers_to(model, {.ranks = 4, .gqa = gqa, .slots = 4, .served = checkpoint::served_format("int8:32")}),
         expected);
   }
 }

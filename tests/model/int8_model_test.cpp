@@ -23,7 +23,7 @@ class Int8Model : public ::testing::TestWithParam<std::string> {
   std::vector<RowAnswer> run(GroupOptions options, int64_t group = kGroup) const {
     options.capacity = kCapacity;
     options.logits = actors::Logits::kWanted;
-    if (group > 0) options.weights = checkpoint::served_format(fmt::format("int8:{}", group));
+    if (group > 0) options.served = checkpoint::served_format(fmt::format("int8:{}", group));
     auto answers = run_rows(model_.path(), options, golden_.rows());
     EXPECT_TRUE(answers.has_value()) << answers.error().message;
     return answers.has_value() ? std::move(answers.value().rows) : std::vector<RowAnswer>(golden_.prompts.size());

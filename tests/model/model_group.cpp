@@ -143,7 +143,7 @@ Result<std::unique_ptr<device::Communicator>> connect(const Run& run, int rank) 
 /// Takes part until the session ends; the number of graphs that were compiled.
 Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
-  if (run.options.weights) spec.formats = checkpoint::served_formats(*run.options.weights);
+  if (run.options.served) spec.formats = checkpoint::served_formats(*run.options.served);
   LOCKSTEP_TRY(
       const partition::Partition partition,
       partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics, run.options.gqa));

@@ -35,7 +35,7 @@ struct GroupOptions {
   int64_t chunk = 16;
   int64_t capacity = 128;
   DType dtype = DType::kFloat32;
-  std::optional<checkpoint::MatrixFormat> weights;  // in which the matrices are served
+  std::optional<checkpoint::MatrixFormat> served;  // the format that matrices get while they are read
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
   std::vector<int> hosts = {};  // rank r is on host hosts[r], as its communicator and backend see it; empty: all on one
