@@ -62,23 +62,15 @@ TEST_P(DenseOperations, MultiplyIn8Bits) {
       SCOPED_TRACE(testing::Message() << "T=" << t << " N=" << n << " K=" << k << " by groups of " << group);
       CaseBuilder b(header(t));
       const ValueId x = b.input("x", random({t, k}, 1));
-      const ValueId w = b.weight("w", random({n, k}, 2));
+      const WeightFormat format{.bits = 8, .group = group};
+      const ValueId w = b.weight("w", random({n, k}, 2), format), v = b.weight("v", random({n, k}, 4), format);
       const ValueId bias = b.weight("bias", random({n}, 3, /*scale=*/4));
-      b.builder.output("y", b.builder.linear(x, w, bias, std::nullopt, group));
-      b.builder.output("roots", b.builder.linear_blocks(x, w, BlockSplit{{0, (k + 23) / 24}}, 24, group));
+      b.builder.output("y", b.builder.linear(x, w, bias, std::nullopt, graph::Activations::kInt8));
+      b.builder.output("roots",
+                       b.builder.linear_blocks(x, v, BlockSplit{{0, (k + 23) / 24}}, 24, graph::Activations::kInt8));
       expect_case_conforms(std::move(b).finish());
     }
   }
-}
-
-TEST_P(DenseOperations, EmbedFromATableThatTheHeadMultipliesIn8Bits) {
-  CaseBuilder b(header(/*rows=*/3));
-  const ValueId table = b.weight("table", random({20, 70}, 1));
-  const ValueId ids = b.input("ids", int_tensor({3}, {19, 0, 7}));
-  b.builder.output("rows", b.builder.embedding(ids, table, 0));
-  b.builder.output("logits",
-                   b.builder.linear(b.input("x", random({3, 70}, 2)), table, std::nullopt, DType::kFloat32, 32));
-  expect_case_conforms(std::move(b).finish());
 }
 
 TEST_P(DenseOperations, AddABiasBeforeTheOneRounding) {
