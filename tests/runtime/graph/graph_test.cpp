@@ -145,7 +145,7 @@ TEST(CostOf, CountsCodesAndWhatGroupsHaveBesideThem) {
   EXPECT_EQ(stored_bytes(graph, *graph.find("table")), 10 * (40 + 3 * 4));
   EXPECT_EQ(stored_bytes(graph, *graph.find("down")), 6 * (40 + 3 * 4));
   EXPECT_EQ(stored_bytes(graph, *graph.find("up")), kFourBits);
-  EXPECT_EQ(cost_of(graph).flops, 2 * 3 * 40 * 16);
+  EXPECT_EQ(cost_of(graph).flops, 2 * 3 * 40 * (16 + 8));
 }
 
 TEST(CostOf, CountsOneRowPerTokenOfATableThatIsOnlyLookedUp) {

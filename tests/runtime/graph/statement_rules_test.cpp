@@ -101,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "found int8 in groups of 6, expected groups of a multiple of 4 up to 1024"},
         BadStatement{"%0 = linear_blocks(%x, %w8) activations=\"int8\" blocks=[0,1,3] block=3 : f32[2,4,5]",
                      "found int8 in groups of 2048"},
-        BadStatement{"%0 = add(%x, %w4) : f32[4,6]", "operand 1 (y): found \"w4\" in q4g6, expected elements"},
+        BadStatement{"%0 = head_linear(%x, %w4) heads=1 : f32[4,5]",
+                     "operand 1 (weight): found \"w4\" in q4g6, expected elements"},
         BadStatement{"%v = weight v[0:5] : f32[5] as q4g2", "expected it on weights that are matrices"},
         BadStatement{"%v = weight v[0:5,0:2] : i32[5,2] as q4g2", "expected it on weights that are matrices"},
         BadStatement{"%0 = linear_blocks(%x, %w) blocks=[0,1,3] block=0 : f32[2,4,5]", "attribute block: found 0"}));
