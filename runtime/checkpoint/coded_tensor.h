@@ -1,6 +1,9 @@
 // The interface to read one matrix in codes out of its files. Private to this folder.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "runtime/checkpoint/stored_files.h"
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
@@ -14,6 +17,10 @@ class CodedTensor {
   virtual ~CodedTensor() = default;
 
   virtual const WeightFormat& format() const = 0;
+
+  /// The stored group of each column, if it does not follow from the column's position (act-order); else empty. The
+  /// format then has groups of one column, each with the scale of its stored group.
+  virtual std::span<const int32_t> order() const { return {}; }
 
   /// As `Checkpoint::read_codes`; ranges are valid, and sizes of `dst` match. @blocking (disk)
   virtual Result<void> read(const StoredFiles& files, Range rows, Range columns, CodedRows dst) const = 0;

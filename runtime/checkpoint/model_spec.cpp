@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/checkpoint/json_document.h"
+#include "runtime/checkpoint/quantisation_config.h"
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"
 
@@ -83,6 +84,30 @@ Result<ModelType> model_type_of(const KeyReader& config) {
   return unsupported(config, "model_type", found, fmt::format("one of: {}", fmt::join(supported_model_types(), ", ")));
 }
 
+/// The formats of the quantised matrices, if there are any.
+Result<WeightFormats> read_formats(const json& document, std::string_view origin, const ModelSpec& spec) {
+  const json* quantisation = quantisation_of(document);
+  if (quantisation == nullptr) return WeightFormats();
+  LOCKSTEP_TRY(const QuantisationConfig config, read_quantisation(*quantisation, origin, spec.dtype));
+  return expected_formats(config, spec);
+}
+
+Result<ModelSpec> spec_of(const json& document, std::string_view origin) {
+  KeyReader::Names read;
+  const KeyReader reader(document, std::string(origin), &read);
+  LOCKSTEP_TRY(const ModelType type, model_type_of(reader));
+  LOCKSTEP_TRY_VOID(require_known_quantisation(reader, type.name));
+  LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
+  LOCKSTEP_TRY(ModelSpec spec, type.read(reader));
+  if (const auto layers = document.find("per_layer_config");
+      layers != document.end() && !layers->empty() && !read.contains("per_layer_config")) {
+    return unsupported(reader, "per_layer_config", describe(*layers), "layers that are all alike");
+  }
+  LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, type.idle_keys));
+  LOCKSTEP_TRY(spec.formats, read_formats(document, origin, spec));
+  return spec;
+}
+
 }  // namespace
 
 std::vector<HeadShape> ModelSpec::head_shapes() const {
@@ -107,24 +132,15 @@ std::vector<std::string> supported_model_types() {
 }
 
 Result<ModelSpec> parse_spec(std::string_view config, std::string_view origin) {
-  LOCKSTEP_TRY(const json document, parse_json_object(config, origin));
-  KeyReader::Names read;
-  const KeyReader reader(document, std::string(origin), &read);
-  LOCKSTEP_TRY(const ModelType type, model_type_of(reader));
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, type.name));
-  LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
-  LOCKSTEP_TRY(ModelSpec spec, type.read(reader));
-  if (const auto layers = document.find("per_layer_config");
-      layers != document.end() && !layers->empty() && !read.contains("per_layer_config")) {
-    return unsupported(reader, "per_layer_config", describe(*layers), "layers that are all alike");
-  }
-  LOCKSTEP_TRY_VOID(require_known_keys(document, reader, read, type.idle_keys));
-  return spec;
+  LOCKSTEP_TRY(const json document, parse_config(config, origin));
+  return spec_of(document, origin);
 }
 
 Result<ModelSpec> read_spec(const std::filesystem::path& config_json) {
   LOCKSTEP_TRY(const std::string text, read_text_file(config_json, kMaxConfigBytes));
-  return parse_spec(text, config_json.string());
+  LOCKSTEP_TRY(json document, parse_config(text, config_json.string()));
+  LOCKSTEP_TRY_VOID(add_quantisation_beside(document, config_json.parent_path()));
+  return spec_of(document, config_json.string());
 }
 
 }  // namespace lockstep::checkpoint

@@ -90,7 +90,7 @@ Result<std::string> read_activation(const KeyReader& config, const Key<std::stri
 
 // ---- data type and tokens ----
 
-/// Files with mxfp4 experts store everything else as bfloat16, possibly without saying so.
+/// Files with quantised weights keep everything else as bfloat16 if they name no type.
 Result<DType> read_dtype(const KeyReader& config) {
   const std::string_view key = either(config, "dtype", "torch_dtype");
   LOCKSTEP_TRY(const std::string name, config.text_or(key, config.has("quantization_config") ? "bfloat16" : "float32"));
@@ -202,15 +202,14 @@ Result<void> require_switch(const KeyReader& config, std::string_view key, bool 
   return ok();
 }
 
-Result<void> require_plain_weights(const KeyReader& config, std::string_view model_type) {
-  LOCKSTEP_TRY(const auto quantization, config.object("quantization_config"));
-  if (!quantization) return ok();
-  LOCKSTEP_TRY(const std::string method, quantization->text_or("quant_method", "unnamed"));
-  const bool decodes_mxfp4 = model_type == "gpt_oss";
-  if (decodes_mxfp4 && method == "mxfp4") return ok();
-  return unsupported(
-      config, "quantization_config", fmt::format("quantised weights (\"{}\")", method),
-      decodes_mxfp4 ? "float32, bfloat16, float16 or mxfp4 weights" : "float32, bfloat16 or float16 weights");
+Result<void> require_known_quantisation(const KeyReader& config, std::string_view model_type) {
+  LOCKSTEP_TRY_VOID(config.object("compression_config"));
+  LOCKSTEP_TRY(const auto quantisation, config.object("quantization_config"));
+  if (!quantisation) return ok();
+  LOCKSTEP_TRY(const std::string method, quantisation->text_or("quant_method", ""));
+  if (method != "mxfp4" || model_type == "gpt_oss") return ok();
+  return unsupported(config, "quantization_config", "quantised weights (\"mxfp4\")",
+                     "mxfp4 only for gpt_oss; other models in gptq, awq, compressed-tensors, fp8 or elements");
 }
 
 Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys) {
@@ -355,7 +354,7 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
   LOCKSTEP_TRY(text["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", tied));
   KeyReader::Names asked{"model_type"};
   const KeyReader reader(text, part->origin(), &asked);
-  LOCKSTEP_TRY_VOID(require_plain_weights(reader, "text_config"));
+  LOCKSTEP_TRY_VOID(require_known_quantisation(reader, "text_config"));
   LOCKSTEP_TRY_VOID(require_switch(reader, "is_encoder_decoder", false));
   LOCKSTEP_TRY(ModelSpec spec, read(reader));
   LOCKSTEP_TRY_VOID(require_known_keys(text, reader, asked, idle));

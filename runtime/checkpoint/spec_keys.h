@@ -63,8 +63,9 @@ std::string_view either(const KeyReader& config, std::string_view preferred, std
 /// Fails with `kUnsupported` if an unimplemented switch differs from `expected`.
 Result<void> require_switch(const KeyReader& config, std::string_view key, bool expected);
 
-/// Fails with `kUnsupported` if the weights of `config` are quantised in an unsupported format.
-Result<void> require_plain_weights(const KeyReader& config, std::string_view model_type);
+/// Fails with `kUnsupported` if the weights of `config` are quantised in a way that the family never is; other ways are
+/// read by quantisation_config.h.
+Result<void> require_known_quantisation(const KeyReader& config, std::string_view model_type);
 
 /// Reads everything named by `keys`, with the checks common to all families; no windows, no rotary embedding.
 Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_type, const FamilyKeys& keys);

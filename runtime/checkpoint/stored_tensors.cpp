@@ -4,99 +4,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
+#include "runtime/checkpoint/coded_heads.h"
+#include "runtime/checkpoint/coded_matrix.h"
 #include "runtime/checkpoint/mxfp4.h"
+#include "runtime/checkpoint/output_rows.h"
+#include "runtime/checkpoint/quantisation_config.h"
 #include "runtime/checkpoint/stored_names.h"
 #include "runtime/checkpoint/view_checkpoint.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
-
-/// The stored outputs of a tensor: row r is output first + r / group · group_step + r mod group · step.
-struct OutputRows {
-  int64_t first = 0;
-  int64_t count = 0;
-  int64_t step = 1;
-  int64_t group = 0;  // 0: all rows form one group
-  int64_t group_step = 0;
-};
-
-/// The same for the parts of linear attention.
-std::optional<OutputRows> choose_delta_rows(Outputs outputs, int64_t total, const DeltaRuleSpec& rule) {
-  if (rule.key_heads == 0) return std::nullopt;
-  const int64_t keys = rule.key_heads * rule.key_dim, values = rule.value_heads * rule.value_dim;
-  const int64_t shared = rule.value_heads / rule.key_heads, own = shared * rule.value_dim;  // of a key head
-  const int64_t head = 2 * (rule.key_dim + own);
-  const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
-  const auto of_all = [&](int64_t first, int64_t rows) {
-    return rows_if(total == 2 * keys + values, {.first = first, .count = rows});
-  };
-  const auto of_heads = [&](int64_t first, int64_t rows, int64_t group) {
-    return rows_if(total == rule.key_heads * group, {first, rule.key_heads * rows, 1, rows, group});
-  };
-  switch (outputs) {
-    case Outputs::kDeltaQuery: return of_all(0, keys);
-    case Outputs::kDeltaKey: return of_all(keys, keys);
-    case Outputs::kDeltaValue: return of_all(2 * keys, values);
-    case Outputs::kDeltaQueryByHead: return of_heads(0, rule.key_dim, head);
-    case Outputs::kDeltaKeyByHead: return of_heads(rule.key_dim, rule.key_dim, head);
-    case Outputs::kDeltaValueByHead: return of_heads(2 * rule.key_dim, own, head);
-    case Outputs::kDeltaGateByHead: return of_heads(2 * rule.key_dim + own, own, head);
-    case Outputs::kDeltaFirstByHead: return of_heads(0, shared, 2 * shared);
-    case Outputs::kDeltaSecondByHead: return of_heads(shared, shared, 2 * shared);
-    default: return std::nullopt;
-  }
-}
-
-/// The same for the two parts of a head of latent attention.
-std::optional<OutputRows> choose_latent_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
-  if (!spec.latent || total != spec.query_heads * (spec.latent->plain_dim + spec.latent->value_dim))
-    return std::nullopt;
-  const int64_t head = spec.latent->plain_dim + spec.latent->value_dim;
-  const bool is_key = outputs == Outputs::kLatentKey;
-  const int64_t rows = is_key ? spec.latent->plain_dim : spec.latent->value_dim;
-  return OutputRows{is_key ? 0 : spec.latent->plain_dim, spec.query_heads * rows, 1, rows, head};
-}
-
-/// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
-std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec) {
-  const int64_t head = spec.head_dim, query = spec.query_heads * head, key = spec.key_value_heads * head;
-  const bool fused = total == query + 2 * key, even = total % 2 == 0;
-  const int64_t group = spec.query_heads / spec.key_value_heads * head;  // the queries of a key/value head
-  const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
-  switch (outputs) {
-    case Outputs::kOnlyRow:
-    case Outputs::kAll: return OutputRows{0, total};
-    case Outputs::kQuery: return rows_if(fused, {0, query});
-    case Outputs::kKey: return rows_if(fused, {query, key});
-    case Outputs::kValue: return rows_if(fused, {query + key, key});
-    case Outputs::kQueryByHead: return rows_if(fused, {0, query, 1, group, group + 2 * head});
-    case Outputs::kKeyByHead: return rows_if(fused, {group, key, 1, head, group + 2 * head});
-    case Outputs::kValueByHead: return rows_if(fused, {group + head, key, 1, head, group + 2 * head});
-    case Outputs::kGatedQuery: return rows_if(total == 2 * query, {0, query, 1, head, 2 * head});
-    case Outputs::kGateOfQuery: return rows_if(total == 2 * query, {head, query, 1, head, 2 * head});
-    case Outputs::kDeltaQuery:
-    case Outputs::kDeltaKey:
-    case Outputs::kDeltaValue:
-    case Outputs::kDeltaQueryByHead:
-    case Outputs::kDeltaKeyByHead:
-    case Outputs::kDeltaValueByHead:
-    case Outputs::kDeltaGateByHead:
-    case Outputs::kDeltaFirstByHead:
-    case Outputs::kDeltaSecondByHead: return choose_delta_rows(outputs, total, spec.delta_rule);
-    case Outputs::kLatentKey:
-    case Outputs::kLatentValue: return choose_latent_rows(outputs, total, spec);
-    case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});
-    case Outputs::kSecondHalf: return rows_if(even, {total / 2, total / 2});
-    case Outputs::kEven: return rows_if(even, {0, total / 2, 2});
-    case Outputs::kOdd: return rows_if(even, {1, total / 2, 2});
-  }
-  return std::nullopt;
-}
+constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight", kWeight = ".weight";
 
 /// A stored tensor without its experts axis: the remaining dimensions, and the expert's offset.
 struct Strided {
@@ -137,14 +60,20 @@ TensorView transposed_groups(TensorView view) {
 /// Locates each tensor in the files of one model.
 class Resolver {
  public:
-  Resolver(const StoredFiles& files, const ModelSpec& spec, const FamilyNames& family, std::string_view prefix)
-      : files_(files), spec_(spec), family_(family), prefix_(prefix) {}
+  /// `rules`: of the modules of a quantised checkpoint.
+  Resolver(const StoredFiles& files, const ModelSpec& spec, const FamilyNames& family, std::string_view prefix,
+           std::optional<ModuleRules> rules)
+      : files_(files), spec_(spec), family_(family), prefix_(prefix), rules_(std::move(rules)) {}
 
   Result<StoredTensors> resolve_all();
+  /// The formats of the matrices in codes that were resolved.
+  const std::map<std::string, MatrixFormat, std::less<>>& coded() const { return coded_; }
 
  private:
   Result<void> add(std::string_view before, std::string_view stored_before, const StoredForm& form, int64_t layer);
   Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
+  Result<void> add_coded(const std::string& canonical, const std::string& module, const StoredForm& form);
+  Result<void> refuse_scaled_activations() const;
   Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
   Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                              const StoredForm& form) const;
@@ -156,10 +85,13 @@ class Resolver {
   const ModelSpec& spec_;
   const FamilyNames& family_;
   const std::string_view prefix_;
+  const std::optional<ModuleRules> rules_;
   StoredTensors found_;
+  std::map<std::string, MatrixFormat, std::less<>> coded_;  // the formats of those in codes
 };
 
 Result<StoredTensors> Resolver::resolve_all() {
+  if (rules_) LOCKSTEP_TRY_VOID(refuse_scaled_activations());
   for (const StoredForm& form : family_.model) LOCKSTEP_TRY_VOID(add("", "", form, /*layer=*/0));
   const std::string layer_prefix = fmt::format("{{p}}{}", family_.layer);
   for (const auto forms : family_.layer_forms) {
@@ -253,11 +185,58 @@ Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry&
   return view;
 }
 
+/// AWQ of models without a gate divides the MLP's activations by learned scales.
+Result<void> Resolver::refuse_scaled_activations() const {
+  for (const auto& [name, entry] : files_.tensors()) {
+    if (!name.ends_with(".act.scales")) continue;
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[runtime/checkpoint] cannot run the model of {}: found the tensor {}, expected activations "
+                    "without scales; take the model in another format",
+                    files_.directory().string(), name)};
+  }
+  return ok();
+}
+
+/// Records the matrix `canonical` of `module`, if the rules say that it has codes and the files agree.
+Result<void> Resolver::add_coded(const std::string& canonical, const std::string& module, const StoredForm& form) {
+  const auto first = files_.tensors().lower_bound(module + ".");
+  if (first == files_.tensors().end() || !first->first.starts_with(module + ".")) return ok();
+  LOCKSTEP_TRY(const auto how, rules_->find(std::array{module}));
+  if (!how) return ok();
+  const auto choose = [&](int64_t outputs) -> Result<OutputRows> {
+    if (const auto rows = choose_rows(form.outputs, outputs, spec_)) return *rows;
+    return wrong_shape(first->first, first->second, fmt::format("parts of {} rows that fit the config", outputs));
+  };
+  LOCKSTEP_TRY(auto matrix, open_coded_matrix(files_, module, *how, choose));
+  if (!matrix) return ok();
+  if (form.axes == Axes::kInputOutputByHead) {
+    const int64_t heads = spec_.query_heads, rows = matrix->rows / heads;
+    matrix->codes = std::make_shared<TransposedHeads>(std::move(matrix->codes), rows, matrix->columns);
+    matrix->entry.type.shape = {heads * matrix->columns, rows};
+    matrix->entry.format = matrix->codes->format();
+  }
+  coded_.emplace(canonical, matrix->format);
+  const std::string name = module + ".weight";
+  found_.emplace(canonical, StoredTensor{name, std::move(matrix->entry), {}, std::move(matrix->codes)});
+  if (const auto scale = files_.tensors().find(module + ".input_scale"); scale != files_.tensors().end()) {
+    TensorEntry entry = scale->second;
+    if (entry.type.shape.elements() == 1) entry.type.shape = Shape{1};
+    const std::string of_input = canonical.substr(0, canonical.size() - kWeight.size()) + ".input_scale";
+    found_.emplace(of_input, as_it_is(scale->first, entry));
+  }
+  return ok();
+}
+
 /// Records the tensor `canonical` if the file holds it as `name` and no earlier form did.
 Result<void> Resolver::add_one(const std::string& canonical, const std::string& name, const StoredForm& form,
                                int64_t expert) {
   if (found_.contains(canonical)) return ok();
   if (form.axes == Axes::kExpertsMxfp4) return add_mxfp4(canonical, name, form, expert);
+  if (rules_ && canonical.ends_with(kWeight) && name.ends_with(kWeight)) {
+    LOCKSTEP_TRY_VOID(add_coded(canonical, name.substr(0, name.size() - kWeight.size()), form));
+    if (found_.contains(canonical)) return ok();
+  }
   const auto it = files_.tensors().find(name);
   if (it == files_.tensors().end()) return ok();
   const TensorEntry& entry = it->second;
@@ -314,8 +293,31 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
   seen.can_be_read = true;
   auto codes = std::make_shared<Mxfp4Tensor>(std::move(view), std::move(scale_view));
   seen.format = codes->format();
+  coded_.emplace(canonical, MatrixFormat{.weights = codes->format()});
   found_.emplace(canonical, StoredTensor{blocks->first, std::move(seen), {}, std::move(codes)});
   return ok();
+}
+
+/// The formats of all matrices that products can read in codes. A product reads all experts of a layer at once.
+Result<WeightFormats> formats_of(const StoredTensors& tensors,
+                                 const std::map<std::string, MatrixFormat, std::less<>>& coded) {
+  std::map<std::string, std::optional<MatrixFormat>, std::less<>> formats;
+  for (const auto& [name, tensor] : tensors) {
+    if (!may_have_codes(name)) continue;
+    const auto at = coded.find(name);
+    const std::optional<MatrixFormat> format = at == coded.end() ? std::nullopt : std::optional(at->second);
+    const auto [first, is_new] = formats.emplace(without_expert(name), format);
+    if (is_new || first->second == format) continue;
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[runtime/checkpoint] cannot use tensor {} of {}: found the format {}, expected {} as of the "
+                    "layer's first expert; take a model whose experts have one format",
+                    tensor.stored_name, tensor.entry.file.string(), format ? to_string(*format) : "of elements",
+                    first->second ? to_string(*first->second) : "elements")};
+  }
+  std::vector<FormatException> matrices;
+  for (auto& [name, format] : formats) matrices.push_back({name, format});
+  return compact_formats(std::move(matrices));
 }
 
 /// The prefix of the file's first layer.
@@ -334,26 +336,54 @@ Result<std::string_view> find_prefix(const StoredFiles& files, const FamilyNames
                   files.directory().string(), spec.model_type, fmt::join(tried, " or "), files.tensors().size())};
 }
 
+/// The tensors of a model directory.
+struct ModelFiles {
+  std::unique_ptr<StoredFiles> files;
+  FamilyNames family;
+  std::string_view prefix;
+  StoredTensors tensors;
+  WeightFormats formats;
+};
+
+Result<ModelFiles> open_model(const std::filesystem::path& directory, const ModelSpec& spec) {
+  ModelFiles model;
+  LOCKSTEP_TRY(model.files, StoredFiles::open(directory));
+  model.family = names_of_family(spec.model_type);
+  LOCKSTEP_TRY(model.prefix, find_prefix(*model.files, model.family, spec));
+  LOCKSTEP_TRY(const auto quantisation, read_quantisation_of(directory, spec.dtype));
+  std::optional<ModuleRules> rules;
+  if (quantisation) {
+    LOCKSTEP_TRY(rules, ModuleRules::compile(quantisation->rules, quantisation->origin));
+  }
+  Resolver resolver(*model.files, spec, model.family, model.prefix, std::move(rules));
+  LOCKSTEP_TRY(model.tensors, resolver.resolve_all());
+  LOCKSTEP_TRY(model.formats, formats_of(model.tensors, resolver.coded()));
+  return model;
+}
+
 }  // namespace
 
 Result<StoredTensors> resolve_tensors(const StoredFiles& files, const ModelSpec& spec) {
   const FamilyNames family = names_of_family(spec.model_type);
   LOCKSTEP_TRY(const std::string_view prefix, find_prefix(files, family, spec));
-  return Resolver(files, spec, family, prefix).resolve_all();
+  return Resolver(files, spec, family, prefix, /*rules=*/{}).resolve_all();
 }
 
 Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
                                                           const ModelSpec& spec) {
-  LOCKSTEP_TRY(auto files, StoredFiles::open(directory));
-  FamilyNames family = names_of_family(spec.model_type);
-  LOCKSTEP_TRY(const std::string_view prefix, find_prefix(*files, family, spec));
-  LOCKSTEP_TRY(StoredTensors stored, Resolver(*files, spec, family, prefix).resolve_all());
-  const auto names_of = [family = std::move(family), prefix](std::string_view canonical) {
+  LOCKSTEP_TRY(ModelFiles model, open_model(directory, spec));
+  const auto names_of = [family = std::move(model.family), prefix = model.prefix](std::string_view canonical) {
     const std::vector<std::string> names = possible_names(family, prefix, canonical);
     return names.empty() ? std::string("that this family could keep it in")
                          : fmt::format("{}", fmt::join(names, " or "));
   };
-  return std::unique_ptr<Checkpoint>(std::make_unique<ViewCheckpoint>(std::move(files), std::move(stored), names_of));
+  return std::unique_ptr<Checkpoint>(
+      std::make_unique<ViewCheckpoint>(std::move(model.files), std::move(model.tensors), names_of));
+}
+
+Result<WeightFormats> stored_weight_formats(const std::filesystem::path& directory, const ModelSpec& spec) {
+  LOCKSTEP_TRY(ModelFiles model, open_model(directory, spec));
+  return std::move(model.formats);
 }
 
 Result<bool> holds_own_head(const std::filesystem::path& directory, const ModelSpec& spec, Range rows) {

@@ -35,6 +35,12 @@ namespace lockstep::checkpoint {
 Result<std::unique_ptr<Checkpoint>> open_model_checkpoint(const std::filesystem::path& directory,
                                                           const ModelSpec& spec);
 
+/// The formats in which the files of `directory` hold the matrices of `spec`: those of its config, with the type of the
+/// stored scales, none where a file has elements, and `ordered` only for columns in another order than their positions.
+/// What `Checkpoint::read_codes` gives. Reads headers and, of matrices in another order, that order. Fails as
+/// `open_model_checkpoint` does, and with `kUnsupported` when experts of one layer differ. @blocking (disk)
+Result<WeightFormats> stored_weight_formats(const std::filesystem::path& directory, const ModelSpec& spec);
+
 /// Whether `rows` (of the vocabulary) of the head and of the embedding differ. A tied model's files may hold both, and
 /// transformers ties them only if they are equal. False if one of the two is absent, as usual. Fails as
 /// `open_model_checkpoint` does, and when a tensor cannot be read. @blocking (disk)

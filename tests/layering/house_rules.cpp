@@ -158,7 +158,7 @@ std::vector<ThirdPartyRule> third_parties() {
         "runtime/constraint", "engine", "engine/inspect", "engine/requests", "launcher/*", "launcher/measure/*",
         "launcher/serve/*"}},
       {"xgrammar/", {"runtime/constraint/grammar.cpp"}},
-      {"pcre2.h", {"runtime/text"}},
+      {"pcre2.h", {"runtime/text", "runtime/checkpoint/module_pattern.cpp"}},
       {"utf8proc.h", {"runtime/text"}},
       {"hwloc.h", {"runtime/topology"}},
       {"caf/", {"actors"}},

@@ -66,7 +66,7 @@ TEST(ParseMixtral, RefusesWhatItCannotRun) {
                    {{{"hidden_act", "relu"}}, kUnsupported, "hidden_act: found \"relu\""},
                    {{{"quantization_config", {{"quant_method", "mxfp4"}}}},
                     kUnsupported,
-                    "quantised weights (\"mxfp4\"), expected float32, bfloat16 or float16"}});
+                    "quantised weights (\"mxfp4\"), expected mxfp4 only for gpt_oss"}});
 }
 
 /// Published configs; the sizes are smaller.
@@ -253,14 +253,22 @@ TEST(ParseGptOss, AcceptsWeightsInMxfp4) {
   const json mxfp4 = {{"quantization_config", {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}}}};
   ModelSpec expected = gpt_oss_spec();
   expected.dtype = DType::kBFloat16;  // implicit in such files
+  const MatrixFormat mxfp4_format{
+      .weights = {.kind = CodeKind::kE2M1, .bits = 4, .group = 32, .scale = ScaleType::kPowerOfTwo}};
+  for (int layer = 0; layer < 2; ++layer) {
+    for (const char* part : {"down", "gate", "up"}) {
+      expected.formats.exceptions.push_back(
+          {fmt::format("model.layers.{}.mlp.experts.*.{}_proj.weight", layer, part), mxfp4_format});
+    }
+  }
   EXPECT_EQ(parse(with(small("gpt_oss"), mxfp4)).value(), expected);
 }
 
 TEST(ParseGptOss, RefusesWhatItCannotRun) {
   expect_refusals(small("gpt_oss"),
-                  {{{{"quantization_config", {{"quant_method", "fp8"}}}},
+                  {{{{"quantization_config", {{"quant_method", "hqq"}}}},
                     kUnsupported,
-                    "quantised weights (\"fp8\"), expected float32, bfloat16, float16 or mxfp4"},
+                    "quantised weights (\"hqq\"), expected gptq, awq, compressed-tensors, fp8, mxfp4"},
                    {{{"sliding_window", nullptr}}, kInvalid, "sliding_window: found no window in use"},
                    {{{"swiglu_limit", 0}}, kInvalid, "swiglu_limit: found 0"},
                    {{{"num_experts_per_tok", 129}}, kInvalid, "num_experts_per_tok: found 129, expected 1 to 128"}});

@@ -158,8 +158,8 @@ TEST(ParseGemma3, LetsTheTopLevelNameTokensTypeAndTie) {
 
 TEST(ParseGemma3, RefusesAMultimodalModelWithoutAText) {
   expect_refusals({{"model_type", "gemma3"}}, {{json::object(), kInvalid, "text_config: found nothing"}});
-  const json quantised = with(smallest("gemma3_text"), {{"quantization_config", {{"quant_method", "gptq"}}}});
-  expect_refusals(multimodal(quantised), {{json::object(), kUnsupported, "quantised weights (\"gptq\")"}});
+  const json quantised = with(smallest("gemma3_text"), {{"quantization_config", {{"quant_method", "hqq"}}}});
+  expect_refusals(multimodal(quantised), {{json::object(), kUnsupported, "quantised weights (\"hqq\")"}});
 }
 
 // ---- Gemma 3n ----

@@ -1,0 +1,386 @@
+// Matrices in codes, as their libraries pack them, read in parts: they decode to the libraries' values exactly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "tests/runtime/checkpoint/quantised_case.h"
+#include "tests/runtime/checkpoint/stored_testing.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kQuery = "model.layers.0.self_attn.q_proj.weight";
+
+uint64_t fnv_of(const std::vector<float>& values) {
+  uint64_t state = 0xcbf29ce484222325;
+  for (const std::byte byte : std::as_bytes(std::span(values))) {
+    state = (state ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  }
+  return state;
+}
+
+std::vector<float> whole(const Checkpoint& checkpoint, const std::string& name, const Shape& shape) {
+  return read_part(checkpoint, name, shape, {{0, shape[0]}, {0, shape[1]}});
+}
+
+/// A part of `values` (of the matrix `shape`).
+std::vector<float> part_of(const std::vector<float>& values, const Shape& shape, Range rows, Range columns) {
+  std::vector<float> part;
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    for (int64_t column = columns.begin; column < columns.end; ++column) {
+      part.push_back(values[static_cast<size_t>(row * shape[1] + column)]);
+    }
+  }
+  return part;
+}
+
+/// Reads codes and decodes them.
+std::vector<float> decoded(const Checkpoint& checkpoint, const std::string& name, const Shape& shape, Range rows,
+                           Range columns) {
+  const WeightFormat format = *checkpoint.tensors().find(name)->second.format;
+  const int64_t first = columns.begin / format.group, groups = (columns.end + format.group - 1) / format.group - first;
+  std::vector<uint8_t> codes(static_cast<size_t>(rows.size() * columns.size()));
+  std::vector<float> scales(static_cast<size_t>(rows.size() * groups), std::nanf(""));
+  std::vector<float> offsets(format.offset == GroupOffset::kNone ? 0 : scales.size(), std::nanf(""));
+  const auto read = checkpoint.read_codes(name, shape, rows, columns, {codes, scales, offsets});
+  EXPECT_TRUE(read.has_value()) << read.error().message;
+  std::vector<float> values;
+  for (int64_t row = 0; row < rows.size(); ++row) {
+    for (int64_t column = columns.begin; column < columns.end; ++column) {
+      const auto group = static_cast<size_t>(row * groups + column / format.group - first);
+      values.push_back(decode(format, codes[values.size()], scales[group], offsets.empty() ? 0.0f : offsets[group]));
+    }
+  }
+  return values;
+}
+
+/// Any rows and columns of a matrix are those of the whole, as elements and in codes.
+void expect_parts(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+                  const std::vector<float>& values) {
+  std::mt19937 random(28);
+  const auto range = [&](int64_t size) {
+    const auto a = static_cast<int64_t>(random() % static_cast<uint64_t>(size));
+    return Range{a, a + 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(size - a))};
+  };
+  for (int i = 0; i < 40; ++i) {
+    const Range rows = range(shape[0]), columns = range(shape[1]);
+    const std::vector<float> expected = part_of(values, shape, rows, columns);
+    ASSERT_EQ(read_part(checkpoint, name, shape, {rows, columns}), expected)
+        << name << "[" << to_string(rows) << ", " << to_string(columns) << "]";
+    ASSERT_EQ(decoded(checkpoint, name, shape, rows, columns), expected)
+        << name << "[" << to_string(rows) << ", " << to_string(columns) << "]";
+  }
+}
+
+Result<std::unique_ptr<Checkpoint>> open_case(const TemporaryDirectory& directory, const QuantisedCase& opened) {
+  opened.write(directory);
+  return open_model_checkpoint(directory.path(), spec_of("llama"));
+}
+
+TEST(QuantisedTensors, DecodeToTheValuesOfTheirLibrariesInAnyParts) {
+  for (const QuantisedCase& golden : quantised_cases()) {
+    SCOPED_TRACE(golden.name);
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_case(directory, golden);
+    ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+    const std::vector<float> values = whole(*checkpoint.value(), kQuery, golden.shape);
+    EXPECT_EQ(std::vector<float>(values.begin(), values.begin() + golden.shape[1]), golden.first_row);
+    EXPECT_EQ(fnv_of(values), golden.fnv);
+    expect_parts(*checkpoint.value(), kQuery, golden.shape, values);
+  }
+}
+
+TEST(QuantisedTensors, HaveTheFormatsOfTheFiles) {
+  const std::map<std::string, std::string> expected = {{"w4a16", "q4g16.bf16"},
+                                                       {"w4a16 asymmetric", "q4g20z.f16"},
+                                                       {"w4a16 rows that end inside a word", "q4g0"},
+                                                       {"w8a16 asymmetric rows", "q8g0z.bf16"},
+                                                       {"w8a16 groups", "q8g24.bf16"},
+                                                       {"w8a8", "q8g0.bf16 int8-token"},
+                                                       {"w8a8 asymmetric", "q8g0z.f16 int8-token"},
+                                                       {"fp8 rows", "e4m3g0.bf16 e4m3-token"},
+                                                       {"fp8 tensor", "e4m3g0 e4m3-tensor"},
+                                                       {"fp8 blocks", "e4m3g128.bf16 e4m3-group"},
+                                                       {"nvfp4", "e2m1g16"},
+                                                       {"mxfp4", "e2m1g32.e8m0"},
+                                                       {"mxfp8", "e4m3g32.e8m0"},
+                                                       {"gptq", "q4g16.f16"},
+                                                       {"gptq asymmetric", "q4g32z.f16"},
+                                                       {"gptq v2 in 8 bits", "q8g32z.f16"},
+                                                       {"gptq of whole rows", "q8g0.f16"},
+                                                       {"gptq in another order", "q4g16z.f16 ordered"},
+                                                       {"awq", "q4g20z.f16"},
+                                                       {"fp8 of DeepSeek", "e4m3g128 e4m3-group"},
+                                                       {"fp8 of DeepSeek with exponents", "e4m3g128.e8m0 e4m3-group"}};
+  for (const QuantisedCase& golden : quantised_cases()) {
+    const TemporaryDirectory directory;
+    golden.write(directory);
+    const auto formats = stored_weight_formats(directory.path(), spec_of("llama"));
+    ASSERT_TRUE(formats.has_value()) << formats.error().message;
+    EXPECT_EQ(to_string(formats.value().of(kQuery).value()), expected.at(golden.name)) << golden.name;
+    const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("llama")).value();
+    WeightFormat entry = formats.value().of(kQuery)->of_columns(golden.shape[1]);
+    if (formats.value().of(kQuery)->ordered) entry.group = 1;
+    EXPECT_EQ(checkpoint->tensors().find(kQuery)->second.format, entry) << golden.name;
+  }
+}
+
+TEST(QuantisedTensors, TouchOnlyTheBytesOfTheirRowsAndColumns) {
+  const QuantisedCase golden = quantised_case("w4a16");
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_case(directory, golden).value();
+  const int64_t before = checkpoint->bytes_read();
+  decoded(*checkpoint, kQuery, golden.shape, {3, 5}, {18, 31});
+  EXPECT_EQ(checkpoint->bytes_read() - before, 2 * 7 + 2 * 2) << "columns 18 to 31 and a scale, of two rows";
+}
+
+TEST(QuantisedTensors, AreDividedIntoThePartsOfAFusedModule) {
+  struct Fused {
+    const char* name;
+    int64_t query_heads, head_dim;
+  };
+  for (const auto& [name, query_heads, head_dim] :
+       {Fused{"gptq", 6, 4}, {"gptq asymmetric", 6, 4}, {"awq", 6, 4}, {"fp8 blocks", 3, 4}, {"w8a16 groups", 9, 1}}) {
+    SCOPED_TRACE(name);
+    const QuantisedCase golden = quantised_case(name);
+    const TemporaryDirectory directory;
+    const auto separate = open_case(directory, golden).value();
+    const std::vector<float> values = whole(*separate, kQuery, golden.shape);
+    ModelSpec spec = spec_of("phi3");
+    spec.query_heads = query_heads;
+    spec.head_dim = head_dim;
+    const TemporaryDirectory fused_directory;
+    golden.write(fused_directory, "model.layers.0.self_attn.qkv_proj");
+    const auto fused = open_model_checkpoint(fused_directory.path(), spec);
+    ASSERT_TRUE(fused.has_value()) << fused.error().message;
+    const int64_t query = query_heads * head_dim, columns = golden.shape[1];
+    const std::pair<const char*, Range> parts[] = {
+        {"q", {0, query}}, {"k", {query, query + head_dim}}, {"v", {query + head_dim, query + 2 * head_dim}}};
+    for (const auto& [part, rows] : parts) {
+      const std::string tensor = fmt::format("model.layers.0.self_attn.{}_proj.weight", part);
+      expect_parts(*fused.value(), tensor, {rows.size(), columns}, part_of(values, golden.shape, rows, {0, columns}));
+    }
+  }
+}
+
+TEST(QuantisedTensors, AreTransposedByHeadForTheKeysOfLatentAttention) {
+  for (const char* name : {"gptq asymmetric", "awq", "gptq in another order"}) {
+    SCOPED_TRACE(name);
+    const QuantisedCase golden = quantised_case(name);
+    const TemporaryDirectory directory;
+    const std::vector<float> values = whole(*open_case(directory, golden).value(), kQuery, golden.shape);
+    constexpr int64_t kHeads = 4, kPlain = 3, kValue = 5;
+    const int64_t rank = golden.shape[1];
+    ModelSpec spec = spec_of("deepseek_v3");
+    spec.query_heads = kHeads;
+    spec.latent = {.rank = rank, .plain_dim = kPlain, .rotated_dim = 2, .value_dim = kValue};
+    const TemporaryDirectory own;
+    golden.write(own, "model.layers.0.self_attn.kv_b_proj");
+    const auto checkpoint = open_model_checkpoint(own.path(), spec);
+    ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+    std::vector<float> keys;
+    for (int64_t row = 0; row < kHeads * rank; ++row) {
+      for (int64_t column = 0; column < kPlain; ++column) {
+        const int64_t stored = row / rank * (kPlain + kValue) + column;
+        keys.push_back(values[static_cast<size_t>(stored * rank + row % rank)]);
+      }
+    }
+    expect_parts(*checkpoint.value(), "model.layers.0.self_attn.latent_key_proj.weight", {kHeads * rank, kPlain}, keys);
+  }
+}
+
+TEST(QuantisedTensors, MayBeExpertsOfWhichEachHasItsTensors) {
+  const QuantisedCase golden = quantised_case("w4a16");
+  const TemporaryDirectory directory;
+  golden.write(directory, "model.layers.0.block_sparse_moe.experts.1.w2");
+  const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("mixtral"));
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+  EXPECT_EQ(fnv_of(whole(*checkpoint.value(), "model.layers.0.mlp.experts.1.down_proj.weight", golden.shape)),
+            golden.fnv);
+}
+
+TEST(QuantisedTensors, AreLeftAsElementsWhereTheFileHasElements) {
+  QuantisedCase golden = quantised_case("w4a16");
+  golden.tensors.clear();
+  golden.tensors["weight"] = {"F32", {2, 2}, std::string(16, '\0')};
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_case(directory, golden);
+  ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+  EXPECT_FALSE(checkpoint.value()->tensors().find(kQuery)->second.format);
+  EXPECT_FALSE(stored_weight_formats(directory.path(), spec_of("llama")).value().any());
+}
+
+TEST(QuantisedTensors, HaveTheScaleOfTheirInputsBesideThem) {
+  QuantisedCase golden = quantised_case("fp8 tensor");
+  golden.tensors["input_scale"] = {"F32", {}, std::string(4, '\0')};
+  golden["input_scale"].set(0, 0.25f);
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_case(directory, golden).value();
+  EXPECT_EQ(read_part(*checkpoint, "model.layers.0.self_attn.q_proj.input_scale", {1}, {{0, 1}}), std::vector{0.25f});
+}
+
+// ---- damaged files ----
+
+/// A change to a case, and the message when the model is opened or the matrix is read.
+struct Damage {
+  std::string name;
+  std::function<void(QuantisedCase&)> change;
+  ErrorKind kind;
+  std::string message;
+};
+
+void expect_refused(const std::vector<Damage>& damages) {
+  for (const Damage& damage : damages) {
+    SCOPED_TRACE(damage.message);
+    QuantisedCase golden = quantised_case(damage.name);
+    damage.change(golden);
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_case(directory, golden);
+    Result<void> read = checkpoint.has_value() ? Result<void>(ok()) : checkpoint.error();
+    if (checkpoint.has_value()) {
+      std::vector<float> values(static_cast<size_t>(golden.shape.elements()));
+      const std::vector<Range> all = {{0, golden.shape[0]}, {0, golden.shape[1]}};
+      read = checkpoint.value()->read(kQuery, golden.shape, all, DType::kFloat32,
+                                      std::as_writable_bytes(std::span(values)));
+    }
+    ASSERT_FALSE(read.has_value()) << damage.name;
+    EXPECT_EQ(read.error().kind, damage.kind) << read.error().message;
+    EXPECT_THAT(read.error().message, HasSubstr(damage.message)) << damage.name;
+  }
+}
+
+auto without(const std::string& part) {
+  return [part](QuantisedCase& golden) { golden.tensors.erase(part); };
+}
+
+auto with_shape(const std::string& part, std::vector<int64_t> shape) {
+  return [part, shape](QuantisedCase& golden) {
+    RawTensor& tensor = golden[part];
+    int64_t before = 1, after = 1;
+    for (const int64_t size : tensor.shape) before *= size;
+    for (const int64_t size : shape) after *= size;
+    tensor.bytes.resize(tensor.bytes.size() / static_cast<size_t>(before) * static_cast<size_t>(after));
+    tensor.shape = shape;
+  };
+}
+
+TEST(QuantisedTensors, RefuseMissingParts) {
+  constexpr auto kMissing = ErrorKind::kNotFound;
+  expect_refused(
+      {{"w4a16", without("weight_scale"), kMissing, "q_proj.weight_scale of"},
+       {"w4a16", without("weight_scale"), kMissing, "expected it beside model.layers.0.self_attn.q_proj.weight_packed"},
+       {"w4a16 asymmetric", without("weight_zero_point"), kMissing, "q_proj.weight_zero_point"},
+       {"w8a8", without("weight_scale"), kMissing, "q_proj.weight_scale"},
+       {"nvfp4", without("weight_global_scale"), kMissing, "q_proj.weight_global_scale"},
+       {"gptq", without("scales"), kMissing, "q_proj.scales"},
+       {"gptq", without("qzeros"), kMissing, "q_proj.qzeros"},
+       {"gptq", without("qweight"), kMissing, "found no tensor model.layers.0.self_attn.q_proj.weight"},
+       {"awq", without("qzeros"), kMissing, "q_proj.qzeros"},
+       {"fp8 of DeepSeek", without("weight_scale_inv"), kMissing, "q_proj.weight_scale"}});
+}
+
+TEST(QuantisedTensors, RefuseShapesThatDoNotFitBitsAndGroups) {
+  constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+  const auto bits = [](int count) { return [count](QuantisedCase& golden) { golden.config["bits"] = count; }; };
+  const auto group = [](int columns) {
+    return [columns](QuantisedCase& golden) { golden.config["group_size"] = columns; };
+  };
+  expect_refused(
+      {{"w4a16", with_shape("weight_scale", {13, 2}), kInvalid, "weight_scale of"},
+       {"w4a16", with_shape("weight_scale", {13, 2}), kInvalid, "found shape [13,2], expected [13,3]"},
+       {"w4a16", with_shape("weight_packed", {13, 6, 1}), kInvalid, "found shape [13,6,1], expected a dense matrix"},
+       {"w4a16", with_shape("weight_packed", {13, 5}), kInvalid, "weight_shape of"},
+       {"w4a16 asymmetric", with_shape("weight_zero_point", {1, 3}), kInvalid, "found shape [1,3], expected [2,3]"},
+       {"gptq", with_shape("qweight", {8, 31}), kInvalid, "found shape [8,31], expected [8,32]"},
+       {"gptq", with_shape("scales", {3, 32}), kInvalid, "found shape [3,32], expected [4,32]"},
+       {"gptq", with_shape("qzeros", {4, 3}), kInvalid, "found shape [4,3], expected [4,4]"},
+       {"gptq", with_shape("g_idx", {63}), kInvalid, "found shape [63,1], expected [64,1]"},
+       {"gptq", bits(8), kInvalid, "scales of"},
+       {"gptq v2 in 8 bits", bits(4), kInvalid, "found shape [2,32], expected [4,32]"},
+       {"gptq", group(32), kInvalid, "found shape [4,32], expected [2,32]"},
+       {"awq", group(32), kInvalid, "found shape [3,32], expected [2,32]"},
+       {"awq", with_shape("qweight", {60, 3}), kInvalid, "found shape [60,3], expected [60,4]"},
+       {"fp8 rows", with_shape("weight_scale", {12, 1}), kInvalid, "found shape [12,1], expected [13,1]"},
+       {"fp8 blocks", with_shape("weight_scale", {1, 2}), kInvalid, "found shape [1,2], expected [2,2]"},
+       {"nvfp4", with_shape("weight_scale", {13, 4}), kInvalid, "found shape [13,4], expected [13,3]"},
+       {"nvfp4", with_shape("weight_global_scale", {2}), kInvalid, "found shape [2,1], expected [1,1]"}});
+}
+
+TEST(QuantisedTensors, RefuseOtherTypes) {
+  const auto as = [](const std::string& part, const std::string& dtype) {
+    return [part, dtype](QuantisedCase& golden) { golden[part].dtype = dtype; };
+  };
+  constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+  expect_refused({{"w4a16", as("weight_packed", "U32"), kInvalid, "found U32, expected I32"},
+                  {"w8a8", as("weight", "U8"), kInvalid, "found U8, expected I8"},
+                  {"fp8 rows", as("weight", "F8_E5M2"), kInvalid, "found F8_E5M2, expected F8_E4M3"},
+                  {"gptq", as("scales", "I16"), kInvalid, "found I16, expected F16, BF16, F32"},
+                  {"nvfp4", as("weight_scale", "U8"), kInvalid, "found U8, expected F8_E4M3"}});
+}
+
+TEST(QuantisedTensors, RefuseScalesThatAreNoNumbers) {
+  constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+  constexpr uint16_t kNanF16 = 0x7e00, kInfinityF16 = 0x7c00, kNanBF16 = 0x7fc0;
+  const auto number = [](const std::string& part, size_t index, auto value) {
+    return [=](QuantisedCase& golden) { golden[part].set(index, value); };
+  };
+  expect_refused(
+      {{"w4a16", number("weight_scale", 7, kNanBF16), kInvalid,
+        "found the scale nan at [2, 1], expected finite scales"},
+       {"gptq", number("scales", 33, kInfinityF16), kInvalid, "found the scale inf at [1, 1]"},
+       {"awq", number("scales", 0, kNanF16), kInvalid, "q_proj.scales of"},
+       {"fp8 of DeepSeek", number("weight_scale_inv", 1, std::nanf("")), kInvalid, "at [0, 1]"},
+       {"nvfp4", number("weight_scale", 2, uint8_t{0x7f}), kInvalid, "found the scale nan at [0, 2]"},
+       {"nvfp4", number("weight_global_scale", 0, 0.0f), kInvalid, "found the scale 0, expected another"},
+       {"nvfp4", number("weight_global_scale", 0, 1e-38f), kInvalid, "a product of scales that is not finite"},
+       {"mxfp4", number("weight_scale", 3, uint8_t{255}), kInvalid, "found the scale nan at [1, 1]"}});
+}
+
+TEST(QuantisedTensors, RefuseZerosAndOrdersThatContradictTheConfig) {
+  constexpr auto kInvalid = ErrorKind::kInvalidArgument;
+  const auto key = [](const std::string& name, bool value) {
+    return [name, value](QuantisedCase& golden) { golden.config[name] = value; };
+  };
+  const auto order = [](int32_t group) { return [group](QuantisedCase& golden) { golden["g_idx"].set(5, group); }; };
+  expect_refused(
+      {{"gptq asymmetric", key("sym", true), kInvalid, "expected 8 everywhere, because the config says"},
+       {"gptq asymmetric", key("sym", true), kInvalid, "q_proj.qzeros of"},
+       {"awq", key("zero_point", false), kInvalid, "found the zero"},
+       {"gptq in another order", key("desc_act", false), kInvalid, "because the config says that columns"},
+       {"gptq in another order", order(4), kInvalid, "found group 4 for column 5, expected groups from 0 to 3"},
+       {"gptq in another order", order(-1), kInvalid, "found group -1 for column 5"},
+       {"w8a16 asymmetric rows", [](QuantisedCase& golden) { golden["weight_shape"].set(1, int64_t{40}); }, kInvalid,
+        "found [11, 40], expected [11, 44] or up to 3 columns less"}});
+}
+
+TEST(QuantisedTensors, RefuseScalesOfActivations) {
+  QuantisedCase golden = quantised_case("awq");
+  golden.tensors["act.scales"] = {"F32", {1}, std::string(4, '\0')};
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_case(directory, golden);
+  ASSERT_FALSE(checkpoint.has_value());
+  EXPECT_EQ(checkpoint.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(checkpoint.error().message, HasSubstr("q_proj.act.scales, expected activations without scales"));
+}
+
+TEST(StoredWeightFormats, RefuseExpertsOfALayerThatDiffer) {
+  QuantisedCase golden = quantised_case("w4a16");
+  std::map<std::string, RawTensor> tensors;
+  for (const auto& [part, tensor] : golden.tensors) tensors["0.w1." + part] = tensor;
+  tensors["1.w1.weight"] = {"F32", {13, 48}, std::string(13 * 48 * 4, '\0')};
+  golden.tensors = tensors;
+  const TemporaryDirectory directory;
+  golden.write(directory, "model.layers.0.block_sparse_moe.experts");
+  const auto formats = stored_weight_formats(directory.path(), spec_of("mixtral"));
+  ASSERT_FALSE(formats.has_value());
+  EXPECT_EQ(formats.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(formats.error().message,
+              HasSubstr("found the format of elements, expected q4g16.bf16 as of the layer's"));
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
