@@ -57,11 +57,15 @@ U64 = np.uint64
 Tensor = dict[str, Any]  # an element of a golden's "tensors"
 
 
-def fnv1a(text: str) -> int:
+def fnv1a_bytes(data: bytes) -> int:
     state = 0xCBF29CE484222325
-    for byte in text.encode():
+    for byte in data:
         state = (state ^ byte) * 0x100000001B3 % 2**64
     return state
+
+
+def fnv1a(text: str) -> int:
+    return fnv1a_bytes(text.encode())
 
 
 def hashed_bits(seed: int, name: str, count: int) -> np.ndarray:

@@ -50,6 +50,7 @@ std::vector<std::string> modules_of(const FamilyNames& family, std::string_view 
   constexpr std::string_view kEndings[] = {".weight", "_blocks"};
   std::vector<std::string> modules;
   for (const std::string_view prefix : family.prefixes) {
+    if (prefix.empty() && family.prefixes.size() > 1) continue;  // of a base model, which no library quantises
     for (std::string& name : possible_names(family, prefix, matrix)) {
       for (const std::string_view ending : kEndings) {
         if (name.ends_with(ending)) name.resize(name.size() - ending.size());

@@ -19,10 +19,16 @@ constexpr double kTolerance = 1e-4;  // of the scale: float32 rounding moves the
 
 HashedTensor tensor_of(const json& tensor) {
   HashedTensor result{tensor["name"], Shape(tensor["shape"].get<std::vector<int64_t>>()), {}};
-  if (tensor["dtype"] == "U8") {
-    result.elements = HashedBytes{tensor["lowest"], tensor["highest"]};
+  const std::string dtype = tensor["dtype"];
+  if (dtype == "order") {
+    result.elements = HashedOrder{tensor["step"], tensor["group"]};
+  } else if (tensor.contains("lowest")) {
+    result.elements = HashedBytes{tensor["lowest"], tensor["highest"], dtype, tensor.value("signed", false)};
   } else {
-    result.elements = HashedFloats{tensor["centre"], tensor["spread"]};
+    HashedFloats floats{tensor["centre"], tensor["spread"]};
+    if (dtype == "F16") floats.dtype = DType::kFloat16;
+    if (dtype == "BF16") floats.dtype = DType::kBFloat16;
+    result.elements = floats;
   }
   return result;
 }

@@ -33,12 +33,25 @@ int64_t bits_of(uint64_t key, uint64_t index) {
 
 float unit_of(uint64_t key, uint64_t index) { return static_cast<float>(bits_of(key, index) - (1 << 23)) * 0x1p-23f; }
 
-StoredTensor stored(uint64_t seed, const HashedTensor& tensor, DType floats) {
-  if (std::holds_alternative<HashedBytes>(tensor.elements)) {
-    const std::vector<uint8_t> values = hashed_bytes(seed, tensor);
-    const auto bytes = std::as_bytes(std::span(values));
-    return {tensor.name, {DType::kUInt8, tensor.shape}, {bytes.begin(), bytes.end()}};
+StoredTensor stored_bytes(uint64_t seed, const HashedTensor& tensor, const HashedBytes& elements) {
+  const std::vector<uint8_t> values = hashed_bytes(seed, tensor);
+  const auto bytes = std::as_bytes(std::span(values));
+  return {tensor.name, {DType::kUInt8, tensor.shape}, {bytes.begin(), bytes.end()}, elements.stored};
+}
+
+StoredTensor stored_order(const HashedTensor& tensor, const HashedOrder& order) {
+  std::vector<int32_t> groups;
+  for (int64_t column = 0; column < tensor.shape[0]; ++column) {
+    groups.push_back(static_cast<int32_t>(column * order.step % tensor.shape[0] / order.group));
   }
+  const auto bytes = std::as_bytes(std::span(groups));
+  return {tensor.name, {DType::kInt32, tensor.shape}, {bytes.begin(), bytes.end()}};
+}
+
+StoredTensor stored(uint64_t seed, const HashedTensor& tensor, DType dtype) {
+  if (const auto* bytes = std::get_if<HashedBytes>(&tensor.elements)) return stored_bytes(seed, tensor, *bytes);
+  if (const auto* order = std::get_if<HashedOrder>(&tensor.elements)) return stored_order(tensor, *order);
+  const DType floats = std::get<HashedFloats>(tensor.elements).dtype.value_or(dtype);
   const std::vector<float> values = hashed_tensor(seed, tensor);
   StoredTensor result{tensor.name, {floats, tensor.shape}, std::vector<std::byte>(values.size() * size_of(floats))};
   convert_elements(std::as_bytes(std::span(values)).data(), DType::kFloat32, result.bytes.data(), floats,
@@ -73,9 +86,12 @@ std::vector<float> hashed_tensor(uint64_t seed, const HashedTensor& tensor) {
 std::vector<uint8_t> hashed_bytes(uint64_t seed, const HashedTensor& tensor) {
   const HashedBytes bytes = std::get<HashedBytes>(tensor.elements);
   const uint64_t key = key_of(seed, tensor.name);
-  std::vector<uint8_t> values(static_cast<size_t>(tensor.shape.elements()));
+  const int64_t width = bytes.highest - bytes.lowest + 1;
+  std::vector<uint8_t> values(static_cast<size_t>(tensor.shape.elements()) * (bytes.stored == "I32" ? 4 : 1));
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<uint8_t>(bytes.lowest + bits_of(key, i) % (bytes.highest - bytes.lowest + 1));
+    const int64_t number = bits_of(key, i);
+    values[i] = static_cast<uint8_t>(bytes.has_sign ? bytes.lowest + number / 2 % width + number % 2 * 128
+                                                    : bytes.lowest + number % width);
   }
   return values;
 }

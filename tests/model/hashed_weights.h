@@ -7,11 +7,14 @@
 //   unit  = (mix >> 40) / 2^23 − 1                        24 bits, in [−1, 1), exact in float32
 //   float = centre + spread · unit
 //   byte  = lowest + (mix >> 40) mod (highest − lowest + 1)
+//
+// and of quantised models (tests/model/goldens/quantised) by tools/make_quantised_model_goldens.py.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,19 +28,28 @@ namespace lockstep::model {
 struct HashedFloats {
   float centre = 0.0f;
   float spread = 0.25f;
+  std::optional<DType> dtype = std::nullopt;  // none: that of the model
 };
 
-/// A tensor of unsigned bytes from `lowest` to `highest`: packed weights and their scales.
+/// A tensor of bytes from `lowest` to `highest`: packed weights and their scales.
 struct HashedBytes {
   int lowest = 0;
   int highest = 255;
+  std::string stored = "U8";  // its type in the file; words ("I32") have four bytes each
+  bool has_sign = false;      // bytes are lowest + number / 2, and the number's lowest bit is their sign
+};
+
+/// The groups of the columns of a matrix, not in their order: column c of n is in group (c · step mod n) / group.
+struct HashedOrder {
+  int64_t step = 1;
+  int64_t group = 1;
 };
 
 /// A tensor of a checkpoint.
 struct HashedTensor {
   std::string name;
   Shape shape;
-  std::variant<HashedFloats, HashedBytes> elements;
+  std::variant<HashedFloats, HashedBytes, HashedOrder> elements;
 };
 
 /// Element `index` (row-major) of the tensor `name`, in [−1, 1), before centre and spread.

@@ -26,8 +26,9 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Stor
   size_t begin = 0;
   for (const StoredTensor& tensor : tensors) {
     const size_t end = begin + tensor.bytes.size();
-    header[tensor.name] = {
-        {"dtype", stored_name(tensor.type.dtype)}, {"shape", tensor.type.shape.dims()}, {"data_offsets", {begin, end}}};
+    const std::string dtype =
+        tensor.stored_dtype.empty() ? std::string(stored_name(tensor.type.dtype)) : tensor.stored_dtype;
+    header[tensor.name] = {{"dtype", dtype}, {"shape", tensor.type.shape.dims()}, {"data_offsets", {begin, end}}};
     begin = end;
   }
   std::string text = header.dump();

@@ -15,6 +15,7 @@ struct StoredTensor {
   std::string name;
   TensorType type;
   std::vector<std::byte> bytes;
+  std::string stored_dtype = {};  // safetensors: another type than that of `type`, as "F8_E4M3"
 };
 
 /// Writes a safetensors file.
