@@ -26,6 +26,9 @@ enum class Wire { kLoopback, kShm };
 /// The passes over the graphs before compilation: joined weights and so on, or none.
 enum class Passes { kDefault, kNone };
 
+/// What products read of a quantised checkpoint: its codes, or elements that are decoded while they are loaded.
+enum class CodedMatrices { kInCodes, kDecoded };
+
 /// How a model is run.
 struct GroupOptions {
   std::string backend = "cpu";  // or "reference", "cuda"
@@ -36,6 +39,7 @@ struct GroupOptions {
   int64_t capacity = 128;
   DType dtype = DType::kFloat32;
   std::optional<checkpoint::MatrixFormat> served;  // the format that matrices get while they are read
+  CodedMatrices coded = CodedMatrices::kInCodes;
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
   std::vector<int> hosts = {};  // rank r is on host hosts[r], as its communicator and backend see it; empty: all on one

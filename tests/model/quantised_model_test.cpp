@@ -1,0 +1,44 @@
+// Whole models of quantised checkpoints give the answers of transformers' model with the decoded weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/model/golden.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr int64_t kCapacity = 48;
+
+class QuantisedModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::vector<RowAnswer> run(GroupOptions options) const {
+    options.capacity = kCapacity;
+    options.logits = actors::Logits::kWanted;
+    auto answers = run_rows(model_.path(), options, golden_.rows());
+    EXPECT_TRUE(answers.has_value()) << answers.error().message;
+    return answers.has_value() ? answers.value().rows : std::vector<RowAnswer>();
+  }
+
+  /// Whether products round their inputs, which changes the answers.
+  bool rounds_activations() const {
+    const auto spec = checkpoint::read_spec(model_.path() / "config.json").value();
+    return spec.formats.usual && spec.formats.usual->activations != checkpoint::ActivationFormat::kElements;
+  }
+
+  const Golden golden_ = read_golden(LOCKSTEP_QUANTISED_GOLDENS_DIR, GetParam());
+  const GoldenModel model_{golden_, {}};
+};
+
+TEST_P(QuantisedModel, DecodesItsWeightsToThoseOfTransformers) {
+  if (rounds_activations()) GTEST_SKIP() << "the answers are those of rounded activations";
+  for (const int ranks : {1, 2, 3, 5}) {
+    SCOPED_TRACE(::testing::Message() << ranks << " ranks");
+    expect_golden(golden_, run({.ranks = ranks, .slots = 3, .chunk = 8, .coded = CodedMatrices::kDecoded}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantisedModel, ::testing::ValuesIn(golden_names(LOCKSTEP_QUANTISED_GOLDENS_DIR)),
+                         [](const auto& tested) { return tested.param; });
+
+}  // namespace
+}  // namespace lockstep::model
