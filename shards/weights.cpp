@@ -274,8 +274,10 @@ Result<void> SliceReader::quantise_rows(const std::string& tensor, const graph::
                      reinterpret_cast<std::byte*>(row.data()), DType::kFloat32, width);
     for (size_t group = 0; group < count; ++group) {
       const Range own = groups.of(static_cast<int64_t>(group));
-      dst.scales[r * count + group] =
-          quantise(*weight.format, row.data() + own.begin, own.size(), dst.codes.data() + r * width + own.begin);
+      const GroupScale made =
+          quantise_group(*weight.format, row.data() + own.begin, own.size(), dst.codes.data() + r * width + own.begin);
+      dst.scales[r * count + group] = made.scale;
+      if (!dst.offsets.empty()) dst.offsets[r * count + group] = made.offset;
     }
   }
   return ok();

@@ -175,6 +175,14 @@ Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::s
 
 /// Checks that the backend has the products of the model's matrices in codes.
 Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeights backend) {
+  const auto quantises_otherwise = [](const std::optional<checkpoint::MatrixFormat>& format) {
+    return format && format->activations > checkpoint::ActivationFormat::kInt8ByGroup;
+  };
+  const auto of_exception = [&](const auto& exception) { return quantises_otherwise(exception.format); };
+  if (quantises_otherwise(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, of_exception)) {
+    return no_codes(spec, fmt::format("{} weights, whose activations are quantised", weights_in_words(spec)),
+                    "add --activations elements to multiply them as they are");
+  }
   if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
   const bool are_all_int8 = spec.formats.usual && is_int8(*spec.formats.usual) && spec.formats.exceptions.empty();
   if (backend == device::CodedWeights::kNone || !are_all_int8) {

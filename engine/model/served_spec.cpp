@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/core/int8_groups.h"
 
 namespace lockstep::model {
@@ -84,27 +85,29 @@ Result<void> set_weights(ModelSpec& spec, const MatrixFormat& format) {
   return ok();
 }
 
-/// Activations in 8 bits for every matrix in codes, where the checkpoint leaves the choice.
+bool are_fixed(const std::optional<MatrixFormat>& format) {
+  return format && format->activations != ActivationFormat::kElements &&
+         format->activations != ActivationFormat::kInt8ByGroup;
+}
+
+/// Activations of every matrix in codes: as they are, or in 8 bits where the checkpoint leaves the choice.
 Result<void> set_activations(ModelSpec& spec, ActivationFormat activations) {
   const std::string found(to_string(activations));
   if (!spec.formats.any()) {
     return refused(ErrorKind::kInvalidArgument, "--activations", found,
                    "weights in codes; take a quantised checkpoint, or add --weights q4 or q8");
   }
-  const auto set = [activations](std::optional<MatrixFormat>& format) {
-    if (format && is_int8_group(format->weights.group) && format->weights.kind != CodeKind::kE4M3) {
-      format->activations = activations;
-    }
-  };
-  const auto is_fixed = [](const std::optional<MatrixFormat>& format) {
-    return format && format->activations != ActivationFormat::kElements &&
-           format->activations != ActivationFormat::kInt8ByGroup;
-  };
-  const auto of_exception = [&](const checkpoint::FormatException& exception) { return is_fixed(exception.format); };
-  if (is_fixed(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, of_exception)) {
+  const auto of_exception = [](const checkpoint::FormatException& exception) { return are_fixed(exception.format); };
+  const bool is_fixed = are_fixed(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, of_exception);
+  if (is_fixed && activations != ActivationFormat::kElements) {
     return refused(ErrorKind::kUnsupported, "--activations", found,
-                   "none: this checkpoint defines how activations are quantised; omit it");
+                   "elements, or none: this checkpoint defines how activations are quantised; omit it");
   }
+  const auto set = [activations](std::optional<MatrixFormat>& format) {
+    if (!format) return;
+    const bool can_be_int8 = is_int8_group(format->weights.group) && format->weights.kind != CodeKind::kE4M3;
+    if (activations == ActivationFormat::kElements || can_be_int8) format->activations = activations;
+  };
   set(spec.formats.usual);
   set(spec.formats.table);
   for (checkpoint::FormatException& exception : spec.formats.exceptions) set(exception.format);
@@ -113,8 +116,16 @@ Result<void> set_activations(ModelSpec& spec, ActivationFormat activations) {
 
 }  // namespace
 
-Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options) {
+Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options,
+                              const std::optional<std::filesystem::path>& weights) {
   LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
+  if (weights && spec.formats.any()) {
+    Result<checkpoint::WeightFormats> stored = checkpoint::stored_weight_formats(*weights, spec);
+    const bool has_no_files = !stored.has_value() && stored.error().kind == ErrorKind::kNotFound;  // only planned with
+    if (!has_no_files) {
+      LOCKSTEP_TRY(spec.formats, std::move(stored));
+    }
+  }
   if (options.window) LOCKSTEP_TRY_VOID(set_window(spec, *options.window));
   if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
   if (options.weights) LOCKSTEP_TRY_VOID(set_weights(spec, *options.weights));

@@ -91,6 +91,61 @@ float quantise(const WeightFormat& format, const float* values, int64_t count, u
   return scale;
 }
 
+namespace {
+
+constexpr GroupScale kNotFinite{std::numeric_limits<float>::quiet_NaN(), 0.0f};
+
+bool are_finite(const float* values, int64_t count) {
+  return std::all_of(values, values + count, [](float value) { return std::isfinite(value); });
+}
+
+/// Integers of `bits` from the least value to the largest; zero is among them.
+GroupScale quantise_with_offset(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes) {
+  const auto [least, largest] = std::minmax_element(values, values + count);
+  const float low = std::min(*least, 0.0f), high = std::max(*largest, 0.0f);
+  const float most = static_cast<float>((1 << format.bits) - 1);
+  GroupScale made{round_to(format.scale, (high - low) / most), 0.0f};
+  if (made.scale == 0.0f) made.scale = 1.0f;
+  const bool has_zeros = format.offset == GroupOffset::kZeros;
+  made.offset = has_zeros ? std::clamp(std::nearbyint(-low / made.scale), 0.0f, most) : round_to(format.scale, low);
+  for (int64_t i = 0; i < count; ++i) {
+    const float code = has_zeros ? values[i] / made.scale + made.offset : (values[i] - made.offset) / made.scale;
+    codes[i] = static_cast<uint8_t>(std::clamp(std::nearbyint(code), 0.0f, most));
+  }
+  return made;
+}
+
+/// The codes of floats, searched for the nearest value.
+GroupScale quantise_to_floats(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes) {
+  const float largest_code = format.kind == CodeKind::kE2M1 ? 6.0f : 448.0f;
+  float most = 0.0f;
+  for (int64_t i = 0; i < count; ++i) most = std::max(most, std::abs(values[i]));
+  const float scale = most == 0.0f ? 1.0f : round_to(format.scale, most / largest_code);
+  const int count_of_codes = 1 << format.bits;
+  for (int64_t i = 0; i < count; ++i) {
+    float least = std::numeric_limits<float>::infinity();
+    for (int code = 0; code < count_of_codes; ++code) {
+      const float error = std::abs(code_value(format, static_cast<uint8_t>(code)) * scale - values[i]);
+      if (error < least) least = error, codes[i] = static_cast<uint8_t>(code);  // never a NaN
+    }
+  }
+  return {scale, 0.0f};
+}
+
+}  // namespace
+
+GroupScale quantise_group(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes) {
+  if (format.kind == CodeKind::kInteger && format.offset == GroupOffset::kNone) {
+    return {quantise(format, values, count, codes), 0.0f};
+  }
+  if (!are_finite(values, count)) {
+    std::fill_n(codes, count, uint8_t{0});
+    return kNotFinite;
+  }
+  return format.kind == CodeKind::kInteger ? quantise_with_offset(format, values, count, codes)
+                                           : quantise_to_floats(format, values, count, codes);
+}
+
 const std::array<float, 16> kE2M1Values = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
                                            -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 

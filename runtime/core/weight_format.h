@@ -79,6 +79,15 @@ float decode(const WeightFormat& format, uint8_t code, float scale, float offset
 /// largest magnitude / 8, that has the least square error. A NaN or an infinity gives the scale NaN.
 float quantise(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes);
 
+/// What a group has beside its codes.
+struct GroupScale {
+  float scale = 0.0f;
+  float offset = 0.0f;  // zero or minimum
+};
+/// The same for every format. With offsets, codes cover the values from the least to the largest; floats have the scale
+/// that makes the largest magnitude the largest code, and the nearest codes.
+GroupScale quantise_group(const WeightFormat& format, const float* values, int64_t count, uint8_t* codes);
+
 /// Rows of a matrix in a format, as readers give them to packers: unpacked, row-major. Borrows the memory.
 struct CodedRows {
   std::span<uint8_t> codes;  // [rows, K]: one per byte

@@ -81,6 +81,7 @@ std::optional<WeightFormat> StepBuilder::format_of(const std::string& tensor, in
   const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
   if (!stored) return std::nullopt;
   WeightFormat format = stored->of_columns(columns);
+  if (stored->ordered) format.group = 1;  // the scale of each column's own group
   if (leaf) format.group = group_in_leaf(format.group, columns, *leaf);
   return format;
 }

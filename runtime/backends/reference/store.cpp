@@ -31,8 +31,10 @@ void round_to_codes(const WeightFormat& format, const ColumnGroups& groups, cons
     for (int64_t group = 0; group < groups.count(); ++group) {
       const Range own = groups.of(group);
       float* const values = matrix.floats() + row * groups.columns + own.begin;
-      const float scale = quantise(format, values, own.size(), codes.data());
-      for (int64_t k = 0; k < own.size(); ++k) values[k] = decode(format, codes[static_cast<size_t>(k)], scale, 0.0f);
+      const GroupScale made = quantise_group(format, values, own.size(), codes.data());
+      for (int64_t k = 0; k < own.size(); ++k) {
+        values[k] = decode(format, codes[static_cast<size_t>(k)], made.scale, made.offset);
+      }
     }
   }
 }

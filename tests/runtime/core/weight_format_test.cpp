@@ -88,6 +88,24 @@ TEST(Quantise, ChoosesCodesWhoseErrorIsAtMostTheRoundingOfTheNaiveScale) {
   }
 }
 
+// Half a step of the coarsest grid of each kind: 1/15 of the range, or 1/6 of the magnitude with e2m1 (from 4 to 6).
+TEST(Quantise, ComesCloseToTheValuesInEveryFormat) {
+  std::vector<float> values;
+  for (int i = 0; i < 32; ++i) values.push_back(std::cos(static_cast<float>(3 * i * i + 1)) * 0.5f + 0.1f);
+  for (const WeightFormat& format : every_format()) {
+    const bool is_integer = format.kind == CodeKind::kInteger;
+    if (is_integer && format.scale == ScaleType::kPowerOfTwo) continue;  // exists in no file
+    if (!is_integer && format.offset != GroupOffset::kNone) continue;    // nor do floats with offsets
+    std::vector<uint8_t> codes(values.size());
+    const GroupScale made = quantise_group(format, values.data(), 32, codes.data());
+    const float coarse = format.bits == 4 ? (is_integer ? 1.2f / 15 : 1.2f / 6) : 1.2f / 24;
+    const float rounding = format.scale == ScaleType::kPowerOfTwo ? 2.0f : 1.02f;
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_NEAR(decode(format, codes[i], made.scale, made.offset), values[i], coarse * rounding) << to_string(format);
+    }
+  }
+}
+
 TEST(Quantise, GivesWhatIsNotFiniteTheScaleNaN) {
   const std::vector<float> values{1.0f, INFINITY, 2.0f, -1.0f};
   std::vector<uint8_t> codes(4);
