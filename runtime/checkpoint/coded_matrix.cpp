@@ -230,8 +230,11 @@ Result<CodedMatrix> Opener::rows_of_small_floats(std::string_view codes) {
   const bool is_mxfp4 = how_.layout == CodedLayout::kMxfp4;
   LOCKSTEP_TRY_VOID(
       find_scales(layout, "weight_scale", is_mxfp4 ? Types(kExponents) : Types(kSmallFloats), rows, columns));
-  if (how_.layout == CodedLayout::kNvfp4) LOCKSTEP_TRY(layout.divisor, read_number("weight_global_scale"));
-  if (how_.layout == CodedLayout::kNvfp4Product) LOCKSTEP_TRY(layout.factor, read_number("weight_scale_2"));
+  if (how_.layout == CodedLayout::kNvfp4) {
+    LOCKSTEP_TRY(layout.divisor, read_number("weight_global_scale"));
+  } else if (how_.layout == CodedLayout::kNvfp4Product) {
+    LOCKSTEP_TRY(layout.factor, read_number("weight_scale_2"));
+  }
   return finish(std::move(layout), rows, columns);
 }
 

@@ -182,7 +182,7 @@ Result<std::vector<ModuleRule>> read_fp8(const KeyReader& quantisation) {
                          {.weights = {.kind = CodeKind::kE4M3, .bits = 8, .group = MatrixFormat::kWholeRow},
                           .activations = is_static ? ActivationFormat::kE4M3ByTensor : ActivationFormat::kE4M3ByToken}};
   if (const json* blocks = quantisation.find("weight_block_size")) {
-    const auto is_size = [](const json& size) { return size.is_number_integer() && size >= 1 && size <= kWidth.most; };
+    const auto is_size = [](const json& size) { return size.is_number_integer() && size >= 1 && size <= kGroups.most; };
     if (!blocks->is_array() || blocks->size() != 2 || !is_size((*blocks)[0]) || !is_size((*blocks)[1])) {
       return quantisation.wrong("weight_block_size", "the rows and columns of a block");
     }

@@ -83,7 +83,7 @@ TEST(WeightFormats, AreOfMatricesThatProductsReadInCodes) {
 TEST(WeightFormats, AreOneLineInTheTextThatRanksCompare) {
   WeightFormats formats =
       compact_formats({{"lm_head.weight", std::nullopt}, {"a", MatrixFormat{}}, {"b", MatrixFormat{}}});
-  EXPECT_EQ(fields_to_text(formats), "usual q4g32\nexceptions [lm_head.weight: none]\n");
+  EXPECT_EQ(fields_to_text(formats), "usual q4g32\ntable none\nexceptions [lm_head.weight: none]\n");
   formats.usual->activations = ActivationFormat::kInt8ByToken;
   formats.usual->ordered = true;
   EXPECT_THAT(fields_to_text(formats), HasSubstr("usual q4g32 int8-token ordered\n"));
