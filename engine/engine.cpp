@@ -156,6 +156,7 @@ void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, co
             .communicator = communicator == nullptr ? "none" : communicator->name(),
             .dtype = std::string(to_string(shard.dtype)),
             .weights = model::weights_in_words(plan.model.spec),
+            .kv_dtype = std::string(to_string(plan.model.spec.cache_type)),
             .slots = shard.slots,
             .prefill_chunk = shard.chunk,
             .capacity = shard.capacity,

@@ -155,6 +155,7 @@ std::string to_json(const PlanReport& report) {
                {"model_type", setting.spec.model_type},
                {"dtype", std::string(to_string(setting.shard.dtype))},
                {"weights", model::weights_in_words(setting.spec)},
+               {"kv_dtype", std::string(to_string(setting.spec.cache_type))},
                {"batch_size", setting.load.batch},
                {"max_seq_len", setting.shard.capacity},
                {"prefill_chunk", setting.shard.chunk},

@@ -59,6 +59,7 @@ Result<ModelPlan> plan_draft(const std::filesystem::path& directory, const Model
   ModelPlan draft;
   LOCKSTEP_TRY(draft.spec, checkpoint::read_spec(directory / "config.json"));
   if (!draft.spec.formats.any() && target_options.weights) draft.spec.formats = target_model.spec.formats;
+  draft.spec.cache_type = target_model.spec.cache_type;
   LOCKSTEP_TRY(draft.partition, partition::make_partition(draft.spec, ranks));
   draft.shard = {.slots = target.slots,
                  .chunk = target.chunk,
@@ -200,6 +201,12 @@ Result<void> require_operations(const checkpoint::ModelSpec& spec, const device:
         fmt::format("[engine] cannot run a {}: found latent attention, expected a backend that runs it; choose "
                     "--backend cpu or reference",
                     spec.model_type)};
+  }
+  if (spec.cache_type != CacheType::kModel && !backend.coded_caches) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[engine] --kv-dtype: found {}, expected a backend that keeps keys and values in 8 bits; "
+                             "choose --backend cpu or reference, or omit it",
+                             to_string(spec.cache_type))};
   }
   if (spec.delta_layers.empty() || backend.recurrences) return ok();
   return Error{ErrorKind::kUnsupported,
@@ -343,9 +350,9 @@ Result<void> place(group::Member& member, const EngineOptions& options, const de
 }
 
 std::string statement_of(const Plan& plan, const EngineOptions& options, const device::BackendDriver& driver) {
-  std::string text =
-      fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n", driver.name(), options.communicator,
-                  to_string(plan.model.shard.dtype), weights_in_words(plan.model.spec));
+  std::string text = fmt::format("--backend {}\n--communicator {}\n--dtype {}\n--weights {}\n--kv-dtype {}\n",
+                                 driver.name(), options.communicator, to_string(plan.model.shard.dtype),
+                                 weights_in_words(plan.model.spec), to_string(plan.model.spec.cache_type));
   text += driver.statement(options.backend_options) + statement_of_model("model", plan.model);
   if (plan.draft) text += statement_of_model("draft model", *plan.draft);
   return text;

@@ -114,6 +114,17 @@ Result<void> set_activations(ModelSpec& spec, ActivationFormat activations) {
   return ok();
 }
 
+Result<void> set_cache_type(ModelSpec& spec, CacheType type) {
+  for (const checkpoint::HeadShape& heads : spec.head_shapes()) {
+    if (heads.head_dim <= kMostCodedRow) continue;
+    return refused(ErrorKind::kUnsupported, "--kv-dtype", std::string(to_string(type)),
+                   fmt::format("heads of at most {} values; {} has some of {}; omit it", kMostCodedRow, spec.model_type,
+                               heads.head_dim));
+  }
+  spec.cache_type = type;
+  return ok();
+}
+
 }  // namespace
 
 Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options,
@@ -130,6 +141,7 @@ Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOp
   if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
   if (options.weights) LOCKSTEP_TRY_VOID(set_weights(spec, *options.weights));
   if (options.activations) LOCKSTEP_TRY_VOID(set_activations(spec, *options.activations));
+  if (options.kv_dtype != CacheType::kModel) LOCKSTEP_TRY_VOID(set_cache_type(spec, options.kv_dtype));
   return spec;
 }
 
@@ -149,10 +161,11 @@ int64_t default_capacity(const ModelSpec& spec) {
 }
 
 std::string architecture_line(const ModelSpec& spec, DType dtype) {
-  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}{}",
+  return fmt::format("{} layers, hidden {}, {} query and {} key/value heads of {}, MLP {}, vocabulary {}, {}{}{}",
                      spec.layers, spec.hidden_size, spec.query_heads, spec.key_value_heads, spec.head_dim,
                      spec.intermediate_size, spec.vocabulary, to_string(dtype),
-                     spec.formats.any() ? fmt::format(", {} weights", weights_in_words(spec)) : "");
+                     spec.formats.any() ? fmt::format(", {} weights", weights_in_words(spec)) : "",
+                     spec.cache_type != CacheType::kModel ? fmt::format(", {} KV", to_string(spec.cache_type)) : "");
 }
 
 }  // namespace lockstep::model

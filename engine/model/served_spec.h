@@ -28,7 +28,7 @@ int64_t default_capacity(const checkpoint::ModelSpec& spec);
 std::string weights_in_words(const checkpoint::ModelSpec& spec);
 
 /// "30 layers, hidden 576, 9 query and 3 key/value heads of 64, MLP 1536, vocabulary 49152, bf16", and ", int8:64
-/// weights" where they are in 8 bits.
+/// weights" and ", int8 KV" where they are in 8 bits.
 std::string architecture_line(const checkpoint::ModelSpec& spec, DType dtype);
 
 }  // namespace lockstep::model

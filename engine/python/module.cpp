@@ -164,10 +164,19 @@ ActivationFormat activations_of(const std::string& text) {
   return ActivationFormat::kElements;
 }
 
+CacheType kv_dtype_of(const std::string& text) {
+  const std::optional<CacheType> type = cache_type_from_text(text);
+  if (!type || *type == CacheType::kModel) {
+    value_of(Result<void>(wrong_option("kv_dtype", text, "\"int8\" or \"fp8\", or None for the activations' type")));
+  }
+  return *type;
+}
+
 OpenOptions open_options(const std::optional<std::string>& dtype, const std::optional<std::string>& weights,
-                         const std::optional<std::string>& activations, std::optional<int64_t> batch_size,
-                         std::optional<int64_t> max_seq_len, int64_t prefill_chunk, std::optional<int> threads,
-                         const std::string& backend, const std::map<std::string, std::string>& backend_options,
+                         const std::optional<std::string>& activations, const std::optional<std::string>& kv_dtype,
+                         std::optional<int64_t> batch_size, std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
+                         std::optional<int> threads, const std::string& backend,
+                         const std::map<std::string, std::string>& backend_options,
                          std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
                          bool prompt_embeddings, const std::optional<std::string>& draft_model, int64_t drafts,
                          bool looks_up) {
@@ -184,6 +193,7 @@ OpenOptions open_options(const std::optional<std::string>& dtype, const std::opt
   if (weights) options.model.weights = weights_of(*weights);
   if (activations) options.model.activations = activations_of(*activations);
   if (dtype) options.model.dtype = value_of(dtype_from_config_name(*dtype));
+  if (kv_dtype) options.model.kv_dtype = kv_dtype_of(*kv_dtype);
   options.engine.drafting.tokens = drafts;
   if (draft_model) options.engine.drafting.model = *draft_model;
   if (looks_up) options.engine.drafting.lookup_ngram = GenerationConfig().max_matching_ngram_size;
@@ -194,9 +204,9 @@ OpenOptions open_options(const std::optional<std::string>& dtype, const std::opt
 void bind_ranks(nb::module_& module) {
   nb::class_<OpenOptions>(module, "OpenOptions");
   module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "weights"_a.none(), "activations"_a.none(),
-             "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(), "backend"_a,
-             "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a, "prompt_embeddings"_a,
-             "draft_model"_a.none(), "drafts"_a, "looks_up"_a);
+             "kv_dtype"_a.none(), "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(),
+             "backend"_a, "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a,
+             "prompt_embeddings"_a, "draft_model"_a.none(), "drafts"_a, "looks_up"_a);
   nb::class_<Ranks>(module, "Ranks")
       .def(nb::init<std::optional<int>, nb::object, nb::object, nb::object>(), "communicator"_a.none(), "log"_a,
            "set_variable"_a, "end_process"_a)

@@ -57,6 +57,7 @@ nb::dict dict_of(const EngineFacts& facts) {
   made["communicator"] = facts.communicator;
   made["dtype"] = facts.dtype;
   made["weights"] = facts.weights;
+  made["kv_dtype"] = facts.kv_dtype;
   made["batch_size"] = facts.slots;
   made["max_seq_len"] = facts.capacity;
   made["prefill_chunk"] = facts.prefill_chunk;

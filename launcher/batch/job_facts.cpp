@@ -103,6 +103,7 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
       {"--dtype", std::string(to_string(model.dtype()))},
       {"--weights", changes.weights ? checkpoint::option_text(*changes.weights) : "dtype"},
       {"--activations", changes.activations ? std::string(to_string(*changes.activations)) : "default"},
+      {"--kv-dtype", std::string(to_string(changes.kv_dtype))},
       {"--max-seq-len", or_default(engine.capacity)},
       {"--window", or_default(changes.window)},
       {"--pinned-sinks", fmt::format("{}", changes.pinned_sinks)},

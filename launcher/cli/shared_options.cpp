@@ -176,6 +176,14 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
                                                                           {"int8", ActivationFormat::kInt8ByGroup}})
               .description("{elements,bf16,int8}"))
       ->type_name("TYPE");
+  app.add_option(
+         "--kv-dtype", model.options.kv_dtype,
+         "Keep keys and values in 8 bits, with a scale for each head and token (docs/quantization.md); default: "
+         "as --dtype says")
+      ->transform(CLI::CheckedTransformer(
+                      std::map<std::string, CacheType>{{"int8", CacheType::kInt8}, {"fp8", CacheType::kFp8}})
+                      .description("{int8,fp8}"))
+      ->type_name("TYPE");
   app.add_flag_callback(
       "--expert-parallel", [&engine] { engine.partition.experts = partition::ExpertSplit::kWhole; },
       "Give whole experts to ranks, instead of columns of every expert");

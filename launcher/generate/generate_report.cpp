@@ -131,6 +131,7 @@ std::string to_json(Answers answers, const EngineFacts& facts, const EngineCount
   json["token_buckets"] = facts.token_buckets;
   json["dtype"] = facts.dtype;
   json["weights"] = facts.weights;
+  json["kv_dtype"] = facts.kv_dtype;
   json["batch_size"] = facts.slots;
   json["prefill_chunk"] = facts.prefill_chunk;
   json["max_seq_len"] = facts.capacity;

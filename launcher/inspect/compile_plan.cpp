@@ -37,6 +37,7 @@ Result<CompilePlan> plan_compilation(const CompileCommand& command, const device
   LOCKSTEP_TRY(const Model model, command.config.empty() ? Model::from_config(command.model.directory / "config.json",
                                                                               command.model.options)
                                                          : Model::from_config(command.config, command.model.options));
+  LOCKSTEP_TRY_VOID(model::require_operations(model.spec(), backend));
   LOCKSTEP_TRY(shards::ShardOptions sizes, sizes_of(command, model));
   sizes.bucketed = shards::bucketed_steps(backend);
   LOCKSTEP_TRY(model::DividedModel divided, model::divide_model(command.engine.partition, model.spec(),

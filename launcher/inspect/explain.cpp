@@ -72,6 +72,7 @@ Result<void> print_backend_view(const ExplainCommand& command, const checkpoint:
                                 const partition::Partition& partition, shards::ShardOptions options) {
   LOCKSTEP_TRY(const device::BackendDriver* driver, engine::find_driver(command.backend));
   LOCKSTEP_TRY(const device::GraphInspector* inspector, inspector_of(*driver));
+  LOCKSTEP_TRY_VOID(model::require_operations(spec, driver->capabilities()));
   const bool whole_group = driver->capabilities().whole_group;
   options.bucketed = shards::bucketed_steps(driver->capabilities());
   LOCKSTEP_TRY(shards::ShardGraphs graphs,

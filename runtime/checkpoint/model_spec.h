@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/weight_formats.h"
+#include "runtime/core/cache_rows.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/field_list.h"
 #include "runtime/core/result.h"
@@ -218,6 +219,7 @@ struct ModelSpec {
 
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
   WeightFormats formats;          // of the matrices in 4 and 8 bits: the checkpoint's, or those that serving makes
+  CacheType cache_type = CacheType::kModel;  // of keys and values when served
   std::vector<int32_t> eos_ids;
   std::optional<int32_t> bos_id, pad_id;
 
@@ -278,7 +280,7 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 shared_expert_gate, experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual,
                 shared_norm, residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary,
                 layer_input_of_others, streams, active_stream, scale_active_stream, laurel_rank, dtype, formats,
-                eos_ids, bos_id, pad_id);
+                cache_type, eos_ids, bos_id, pad_id);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

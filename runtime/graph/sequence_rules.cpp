@@ -1,11 +1,29 @@
 // Rules of the operations on what slots hold: caches, and states that recurrences carry from row to row.
 #include <algorithm>
 
+#include "runtime/core/cache_rows.h"
 #include "runtime/graph/operation_rules.h"
 #include "runtime/graph/rule_checks.h"
 
 namespace lockstep::graph {
 namespace {
+
+/// Checks the elements of caches, and binds the size h of a head: rows in 8 bits end with their scale.
+Result<void> check_cache_type(OperationUse& use, size_t cache) {
+  const DType dtype = use.symbols.type("ct"), model = use.symbols.type("dt");
+  const int64_t head_dim = row_values(dtype, use.symbols.size("c"));
+  use.symbols.bind_size("h", head_dim);
+  const auto found = [&] {
+    const Value& value = use.graph.value(use.node.operands[cache]);
+    return fmt::format("operand {} (a cache): found \"{}\" of type {}", cache, value.name, to_string(value.type));
+  };
+  if (dtype != model && !has_row_scales(dtype)) {
+    return misfit(fmt::format("{}, expected elements {}, or i8 or u8 with scales", found(), to_string(model)));
+  }
+  if (!has_row_scales(dtype) || (head_dim >= 1 && head_dim <= kMostCodedRow)) return ok();
+  return misfit(fmt::format("{}, expected rows of 1 to {} codes and {} bytes of their scale", found(), kMostCodedRow,
+                            kRowScaleBytes));
+}
 
 /// Checks the attributes window and pinned against the cache's row count C.
 Result<void> check_window(const OperationUse& use) {
@@ -39,6 +57,7 @@ Result<void> check_all_slots(const OperationUse& use) {
 }  // namespace
 
 Result<void> check_kv_append(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_cache_type(use, 1));
   LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_window(use));
   const int64_t expected = use.symbols.size("G") * use.symbols.size("h");
@@ -103,6 +122,7 @@ Result<void> check_value_columns(OperationUse& use) {
 }
 
 Result<void> check_attention(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_cache_type(use, 1));
   LOCKSTEP_TRY_VOID(check_cache_slots(use));
   LOCKSTEP_TRY_VOID(check_head_map(use));
   LOCKSTEP_TRY_VOID(check_value_columns(use));

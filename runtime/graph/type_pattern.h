@@ -3,8 +3,9 @@
 //   "dt[T,K]" matches bf16[4,576]  →  dt = bf16, T = 4, K = 576
 //   "dt[N,K]" matches bf16[96,576] →  N = 96; K must be 576
 //
-// `dt` stands for a floating-point type, `any` for every type, `rt` for the result type chosen by an operation's rule.
-// "dt[R,N]|dt[N]" takes the alternative with the tensor's number of dimensions.
+// `dt` stands for a floating-point type, `any` for every type, `ct` for that of a cache (checked by an operation's
+// rule), `rt` for the result type chosen by an operation's rule. "dt[R,N]|dt[N]" takes the alternative with the
+// tensor's number of dimensions.
 #pragma once
 
 #include <cstdint>

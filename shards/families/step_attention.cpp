@@ -313,7 +313,9 @@ ValueId StepBuilder::attend(ValueId q, std::optional<std::pair<ValueId, ValueId>
   const LayerHeads heads = heads_of(layer, part_);
   const int64_t ring = options.pinned + options.window - 1 + shape_.most_rows;
   const int64_t tokens = options.window > 0 ? std::min(ring, shape_.capacity) : shape_.capacity;
-  const TensorType cache{shape_.dtype, {cache_slots(), heads.own.key_value.size(), tokens, heads.shape.head_dim}};
+  const DType elements = cache_elements(spec_.cache_type, shape_.dtype);
+  const TensorType cache{
+      elements, {cache_slots(), heads.own.key_value.size(), tokens, row_elements(elements, heads.shape.head_dim)}};
   const int64_t source = spec_.cache_layer(layer);
   const ValueId k_cache = graph_.state(fmt::format("kv.{}.k", source), cache);
   const bool is_one = options.value_columns > 0;  // a key is also a value

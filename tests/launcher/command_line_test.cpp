@@ -256,6 +256,18 @@ TEST(CommandLine, ReadsTheFormatOfMatrices) {
   }
 }
 
+TEST(CommandLine, ReadsTheTypeOfKeysAndValues) {
+  const auto type_of = [](const char* text) {
+    return generate({"--prompt", "a", "--kv-dtype", text}).model.options.kv_dtype;
+  };
+  EXPECT_EQ(generate({"--prompt", "a"}).model.options.kv_dtype, CacheType::kModel);
+  EXPECT_EQ(type_of("int8"), CacheType::kInt8);
+  EXPECT_EQ(type_of("fp8"), CacheType::kFp8);
+  const auto refused = parse({"generate", "--model", "dir", "--prompt", "a", "--kv-dtype", "int4"});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("--kv-dtype"));
+}
+
 TEST(CommandLine, ReadsWhatIsMultipliedByCodes) {
   const auto activations_of = [](const char* text) {
     return generate({"--prompt", "a", "--weights", "q4", "--activations", text}).model.options.activations;

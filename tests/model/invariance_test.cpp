@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "runtime/core/hash.h"
 #include "tests/model/cuts.h"
@@ -26,7 +27,15 @@ enum class Mix { kTogether, kAlone, kQueued, kReversed };
 constexpr const char* kMixNames[] = {"all together", "one slot, one after the other", "two slots, joining midway",
                                      "in reverse order beside idle slots"};
 
-constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+struct Types {
+  DType dtype;
+  CacheType cache = CacheType::kModel;
+};
+constexpr Types kTypes[] = {{DType::kFloat32},
+                            {DType::kBFloat16},
+                            {DType::kFloat16},
+                            {DType::kBFloat16, CacheType::kInt8},
+                            {DType::kFloat32, CacheType::kFp8}};
 constexpr int kRanks[] = {1, 2, 3, 4, 5, 8, 9};
 constexpr int kChunks[] = {64, 1, 3, 7, 16};
 constexpr int kThreads[] = {1, 2, 3};
@@ -43,12 +52,13 @@ struct Cut {
   Road road = Road::kLoopback;
   std::optional<cpu::Isa> isa = std::nullopt;
   partition::Numerics numerics = partition::Numerics::kInvariant;
+  CacheType cache = CacheType::kModel;
 };
 
 std::string to_string(const Cut& cut) {
-  return fmt::format("{}, {} ranks over {}, {} threads each, chunk {}, {}{}", lockstep::to_string(cut.dtype), cut.ranks,
-                     kRoadNames[static_cast<int>(cut.road)], cut.threads, cut.chunk,
-                     kMixNames[static_cast<int>(cut.mix)],
+  return fmt::format("{}, {} KV, {} ranks over {}, {} threads each, chunk {}, {}{}", lockstep::to_string(cut.dtype),
+                     lockstep::to_string(cut.cache), cut.ranks, kRoadNames[static_cast<int>(cut.road)], cut.threads,
+                     cut.chunk, kMixNames[static_cast<int>(cut.mix)],
                      cut.isa ? fmt::format(", {}", cpu::to_string(*cut.isa)) : "");
 }
 
@@ -81,6 +91,7 @@ GroupOptions options_of(const Cut& cut, size_t rows) {
                        .chunk = cut.chunk,
                        .capacity = kCapacity,
                        .dtype = cut.dtype,
+                       .cache = cut.cache,
                        .logits = actors::Logits::kWanted,
                        .weights = Weights::kRandom,
                        .isa = cut.isa,
@@ -144,8 +155,8 @@ class Subject {
 
   /// Where the answers of `cut` first differ from those uncut, in words; empty: nowhere.
   std::string difference(const Cut& cut) {
-    const Cut whole{.dtype = cut.dtype, .isa = cut.isa, .numerics = cut.numerics};
-    std::vector<RowAnswer>& expected = expected_[{cut.dtype, cut.isa}];
+    const Cut whole{.dtype = cut.dtype, .isa = cut.isa, .numerics = cut.numerics, .cache = cut.cache};
+    std::vector<RowAnswer>& expected = expected_[{cut.dtype, cut.isa, cut.cache}];
     if (expected.empty()) {
       auto answers = answers_to(directory_.path(), whole);
       if (!answers.has_value()) return fmt::format("{}: {}", name_, answers.error().message);
@@ -162,12 +173,14 @@ class Subject {
     return "";
   }
 
-  const std::vector<RowAnswer>& uncut(DType dtype) const { return expected_.at({dtype, std::nullopt}); }
+  const std::vector<RowAnswer>& uncut(DType dtype) const {
+    return expected_.at({dtype, std::nullopt, CacheType::kModel});
+  }
 
  private:
   std::string name_;
   OddModelDirectory directory_;
-  std::map<std::pair<DType, std::optional<cpu::Isa>>, std::vector<RowAnswer>> expected_;
+  std::map<std::tuple<DType, std::optional<cpu::Isa>, CacheType>, std::vector<RowAnswer>> expected_;
 };
 
 /// The factors of a cut except for the model, in the order of `cut_of`'s numbers.
@@ -178,12 +191,13 @@ const std::vector<int> kFactors = {std::size(kTypes),    std::size(kRanks),   st
 constexpr int kMostWorkers = 4;
 
 Cut cut_of(std::span<const int> choices) {
-  Cut cut{.dtype = kTypes[choices[0]],
+  Cut cut{.dtype = kTypes[choices[0]].dtype,
           .ranks = kRanks[choices[1]],
           .chunk = kChunks[choices[2]],
           .mix = static_cast<Mix>(choices[3]),
           .threads = kThreads[choices[4]],
-          .road = static_cast<Road>(choices[5])};
+          .road = static_cast<Road>(choices[5]),
+          .cache = kTypes[choices[0]].cache};
   while (cut.threads > 1 && cut.ranks * cut.threads > kMostWorkers) --cut.threads;
   return cut;
 }
@@ -207,8 +221,10 @@ TEST(Invariance, HoldsOnEveryInstructionSet) {
   for (const cpu::Isa isa : cpu::available_isas()) {
     for (size_t i = 0; i < models.size(); i += 3) {
       Subject subject(models[i]);
-      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-        EXPECT_EQ(subject.difference({.dtype = dtype, .ranks = 3, .chunk = 7, .mix = Mix::kQueued, .isa = isa}), "");
+      for (const Types& types : {kTypes[0], kTypes[1], kTypes[3]}) {
+        const Cut cut{
+            .dtype = types.dtype, .ranks = 3, .chunk = 7, .mix = Mix::kQueued, .isa = isa, .cache = types.cache};
+        EXPECT_EQ(subject.difference(cut), "");
       }
     }
   }
@@ -256,7 +272,9 @@ TEST(Invariance, HoldsBesideRequestsOfNanAndInSlotsAndMemoryThatTheyLeave) {
   for (const OddModel& model : odd_models()) {
     const OddModelDirectory directory(model);
     for (const int ranks : {1, 3}) {
-      GroupOptions options = options_of({.dtype = DType::kBFloat16, .ranks = ranks, .chunk = 16}, rows.size());
+      const CacheType cache = ranks == 3 ? CacheType::kInt8 : CacheType::kModel;
+      GroupOptions options =
+          options_of({.dtype = DType::kBFloat16, .ranks = ranks, .chunk = 16, .cache = cache}, rows.size());
       options.weights = Weights::kRandomNanOfToken0;
       const auto alone = run_rows(directory.path(), options, rows);
       ASSERT_TRUE(alone.has_value()) << model.name << ": " << alone.error().message;

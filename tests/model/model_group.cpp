@@ -148,6 +148,7 @@ Result<int> run_rank(const Run& run, int rank) {
     LOCKSTEP_TRY(spec.formats, checkpoint::stored_weight_formats(run.model, spec));
   }
   if (run.options.served) spec.formats = checkpoint::served_formats(*run.options.served);
+  spec.cache_type = run.options.cache;
   LOCKSTEP_TRY(
       const partition::Partition partition,
       partition::make_partition(spec, run.options.ranks, run.options.experts, run.options.numerics, run.options.gqa));

@@ -53,7 +53,8 @@ struct EngineFacts {
   int ranks = 1;
   int threads = 1;  // per rank
   std::string backend, communicator, dtype;
-  std::string weights;  // "dtype" or "int8:64"
+  std::string weights;   // "dtype" or "int8:64"
+  std::string kv_dtype;  // "dtype", "int8" or "fp8"
   int64_t slots = 0, prefill_chunk = 0, capacity = 0;
   int64_t drafts = 0;                                                // drafted tokens that a step verifies per sequence
   std::vector<int64_t> batch_sizes, context_buckets, token_buckets;  // at least one each

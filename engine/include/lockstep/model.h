@@ -29,9 +29,10 @@ struct ModelOptions {
   std::optional<DType> dtype;           // of weights and activations; default: the checkpoint's
   std::optional<MatrixFormat> weights;  // matrices in codes (`served_format`), made while elements are read
   std::optional<ActivationFormat>
-      activations;                // of products with codes; default: as the checkpoint or `weights` has it
-  std::optional<int64_t> window;  // attention window of every layer, instead of the model's own
-  int64_t pinned_sinks = 0;       // first positions that stay visible to windows
+      activations;                         // of products with codes; default: as the checkpoint or `weights` has it
+  CacheType kv_dtype = CacheType::kModel;  // of keys and values in caches
+  std::optional<int64_t> window;           // attention window of every layer, instead of the model's own
+  int64_t pinned_sinks = 0;                // first positions that stay visible to windows
 
   friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
 };

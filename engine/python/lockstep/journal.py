@@ -76,6 +76,7 @@ def facts_of(engine: _lockstep.OpenModel, prompts: TokenRows, config: _lockstep.
             "weights": _hash_of_weights(directory),
             "dtype": facts["dtype"],
             "stored weights": facts["weights"],
+            "stored keys and values": facts["kv_dtype"],
             "backend": facts["backend"],
             "max_seq_len": facts["max_seq_len"],
             "lockstep": _lockstep.version}

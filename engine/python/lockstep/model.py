@@ -38,7 +38,8 @@ class Model(Inspection, TextCalls):
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, tp: int | None = None, dtype: Any = None,
-                 weights: str | None = None, activations: str | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
+                 weights: str | None = None, activations: str | None = None,
+                 kv_dtype: Literal["int8", "fp8"] | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
                  backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
                  max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None,
@@ -56,6 +57,7 @@ class Model(Inspection, TextCalls):
             weights: matrices quantised while they are read: "q4", "q8" or "int8", with ":GROUP" for the columns of a scale.
             activations: what is multiplied by weights in codes: "elements" or "int8"; default: as `weights` or the files have
                 it.
+            kv_dtype: keys and values in 8 bits, "int8" or "fp8"; default: as `dtype`.
             batch_size: sequences that run at once; default: 8. Others wait.
             max_seq_len: tokens of a sequence; default: the model's limit. Memory is committed as tokens arrive.
             prefill_chunk: rows of a prefill step.
@@ -86,7 +88,8 @@ class Model(Inspection, TextCalls):
         self._idle = threading.Condition()
         options: dict[str, Any] = {
             "dtype": None if dtype is None else str(dtype).removeprefix("torch."), "weights": weights, "activations": activations,
-            "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk, "threads": threads,
+            "kv_dtype": kv_dtype, "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk,
+            "threads": threads,
             "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget, "scoring": scoring,
             "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
             "looks_up": looks_up}

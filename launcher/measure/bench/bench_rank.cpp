@@ -200,6 +200,8 @@ Result<BenchReport> report_of(const BenchCommand& command, const group::Member& 
   report.dtype = std::string(to_string(plan.model.shard.dtype));
   if (plan.model.spec.formats.any())
     report.dtype += fmt::format(" ({} weights)", model::weights_in_words(plan.model.spec));
+  if (plan.model.spec.cache_type != CacheType::kModel)
+    report.dtype += fmt::format(" ({} KV)", to_string(plan.model.spec.cache_type));
   report.world_size = member.bootstrap().size();
   report.threads = plan.threads;
   report.shape = command.shape;

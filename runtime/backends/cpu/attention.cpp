@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "runtime/backends/cpu/attention_run.h"
+
 namespace lockstep::cpu {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr int64_t kPairedBlockRows = kMostAttendedRows;
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 ProductFunction unpaired_product(const Kernels& kernels, DType dtype) {
-  if (dtype == DType::kFloat32) return kernels.product_f32;
+  if (dtype == DType::kFloat32 || has_row_scales(dtype)) return kernels.product_f32;
   return dtype == DType::kBFloat16 ? kernels.product_bf16 : kernels.product_f16;
 }
 
@@ -37,32 +39,11 @@ Range AttentionRule::keys_of(int64_t position) const {
 
 Range AttentionRule::pinned_keys_of(int64_t position) const { return {0, std::min(pinned, position + 1)}; }
 
-/// Consecutive rows of one slot and query heads of one cache head, with their scratch. Row r of the scratch belongs to
-/// token `begin + r / readers` and reader `r % readers`.
-struct AttentionTask::Run {
-  int64_t begin = 0, end = 0;  // rows of the step
-  int64_t slot = 0;
-  int64_t head = 0;
-  int64_t first_reader = 0;       // of its query heads, the first
-  int64_t heads = 0;              // and their number
-  std::byte* q = nullptr;         // [rows, padded head_dim], in the layout of `score`
-  std::byte* pinned_q = nullptr;  // the same
-  Range* seen = nullptr;          // [rows], positions visible to a row in the current pass
-  float* scores = nullptr;        // [kTileRows, kPanel]
-  float* slopes = nullptr;        // [rows]
-  float* maximum = nullptr;       // [rows]
-  float* sum = nullptr;           // [rows, kStrip]
-  float* result = nullptr;        // [rows, values.padded_dim()]
-  std::byte* values = nullptr;    // of the current tile, if they are columns of the keys
-
-  int64_t rows() const { return (end - begin) * heads; }
-  int64_t token(int64_t r) const { return begin + r / heads; }
-};
-
 AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& keys, const CacheLayout& values,
                                   const std::vector<int64_t>& head_map) {
   AttentionTask task;
   task.kernels = &kernels;
+  task.integers = &int8_kernels_for(kernels.isa);
   task.keys = keys;
   task.values = values;
   task.score = keys.pairs ? kernels.product_pairs : unpaired_product(kernels, keys.dtype);
@@ -83,7 +64,8 @@ AttentionTask AttentionTask::make_latent(const Kernels& kernels, const CacheLayo
 }
 
 void AttentionTask::block_for_prefill(int64_t rows) {
-  const int64_t most = is_paired() || values_in_keys ? kPairedBlockRows : kBlockRows;
+  const bool shares_tiles = is_paired() || values_in_keys || keys.is_coded();
+  const int64_t most = shares_tiles ? kPairedBlockRows : kBlockRows;
   block_tokens = std::clamp<int64_t>(most / static_cast<int64_t>(most_readers()), 1, std::max<int64_t>(rows, 1));
 }
 
@@ -112,7 +94,7 @@ int64_t AttentionTask::lay_out(std::byte* scratch, Run& run) const {
     if (scratch != nullptr) pointer = reinterpret_cast<Element*>(scratch + bytes);
     bytes += round_up(count * static_cast<int64_t>(sizeof(Element)), 64);
   };
-  if (!is_paired()) take(run.scores, kTileRows * kPanel);
+  if (!has_origins()) take(run.scores, kTileRows * kPanel);
   take(run.result, rows * values.padded_dim());
   take(run.sum, rows * kStrip);
   take(run.maximum, rows);
@@ -120,7 +102,9 @@ int64_t AttentionTask::lay_out(std::byte* scratch, Run& run) const {
   take(run.seen, rows);
   take(run.q, rows * q_row_bytes());
   if (rule.pinned > 0) take(run.pinned_q, rows * q_row_bytes());
-  if (values_in_keys) take(run.values, values.tile_bytes());
+  const int64_t decoded = decodes() ? kTileTokens * static_cast<int64_t>(sizeof(float)) : 0;
+  if (decodes()) take(run.keys, keys.padded_dim() * decoded);
+  if (decodes() || values_in_keys) take(run.values, decodes() ? values.padded_dim() * decoded : values.tile_bytes());
   return bytes;
 }
 
@@ -190,72 +174,83 @@ void AttentionTask::open_row(const Run& run, int64_t r) const {
   std::memset(run.result + r * values.padded_dim(), 0, values.padded_dim() * sizeof(float));
   std::memset(run.sum + r * kStrip, 0, kStrip * sizeof(float));
   constexpr float kNone = std::numeric_limits<float>::max();
-  run.maximum[r] = is_paired() ? -kNone : -std::numeric_limits<float>::infinity();
+  run.maximum[r] = has_origins() ? -kNone : -std::numeric_limits<float>::infinity();
   if (sinks.data == nullptr) return;
   per_head(sinks, run.maximum + r);
   run.sum[r * kStrip] = 1;  // the sink's own weight, e^(sink − maximum)
-  if (!is_paired()) return;
+  if (!has_origins()) return;
   const float exponent = run.maximum[r] * kLog2E;
   run.maximum[r] = std::max(std::ceil(exponent), -kNone);
   run.sum[r * kStrip] = std::exp2(exponent - run.maximum[r]);
 }
 
 void AttentionTask::load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const {
+  if (multiplies_codes()) return split_query(from.const_row(row, column), dst);
   if (!keys.pairs) return kernels->convert(from.const_row(row, column), {dst, DType::kFloat32}, keys.head_dim);
   std::memset(dst, 0, q_row_bytes());
   std::memcpy(dst, from.at(row, column), keys.head_dim * from.element_size());
 }
 
 void AttentionTask::run_pass(const Run& run, const std::byte* queries,
-                             Range (AttentionRule::*keys_of)(int64_t) const) const {
+                             Range (AttentionRule::*visible)(int64_t) const) const {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   Range all{kMost, 0};     // from the first visible key of any row to the last
   Range common{0, kMost};  // keys visible to every row
   for (int64_t r = 0; r < run.rows(); ++r) {
-    const Range seen = run.seen[r] = (rule.*keys_of)(position[run.token(r)]);
+    const Range seen = run.seen[r] = (rule.*visible)(position[run.token(r)]);
     if (seen.size() > 0) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
     common = {std::max(common.begin, seen.begin), std::min(common.end, seen.end)};
   }
   for (int64_t tile = all.begin / kTileTokens; tile * kTileTokens < all.end; ++tile) {
-    if (values_in_keys) keys.copy_values(*kernels, run.slot, tile, run.head, values, run.values);
-    if (is_paired()) {
-      run_paired_tile(run, queries, tile, common);
+    copy_tile(run, tile);
+    if (has_origins()) {
+      run_joint_tile(run, queries, tile, common);
     } else {
       run_tile(run, queries, tile);
     }
   }
 }
 
-const std::byte* AttentionTask::values_of(const Run& run, int64_t tile) const {
-  return values_in_keys ? run.values : values.tile(run.slot, tile, run.head);
+const std::byte* AttentionTask::keys_of(const Run& run, int64_t tile) const {
+  return run.keys != nullptr ? run.keys : keys.tile(run.slot, tile, run.head);
 }
 
-void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, int64_t number, Range common) const {
+const std::byte* AttentionTask::values_of(const Run& run, int64_t tile) const {
+  return run.values != nullptr ? run.values : values.tile(run.slot, tile, run.head);
+}
+
+void AttentionTask::copy_tile(const Run& run, int64_t tile) const {
+  if (decodes()) return decode_tile(run, tile);
+  if (values_in_keys) keys.copy_values(*kernels, run.slot, tile, run.head, values, run.values);
+}
+
+void AttentionTask::run_joint_tile(const Run& run, const std::byte* queries, int64_t number, Range common) const {
   const int64_t columns = values.padded_dim();
   const bool has_next = (number + 1) * kTileTokens < common.end;
   float distance[kMostAttendedRows];
   int begin[kMostAttendedRows], end[kMostAttendedRows];
-  PairedTile tile{.q = queries,
-                  .q_stride = q_row_bytes(),
-                  .keys = keys.tile(run.slot, number, run.head),
-                  .values = values_of(run, number),
-                  .next_keys = has_next ? keys.tile(run.slot, number + 1, run.head) : nullptr,
-                  .next_values = has_next ? values_of(run, number + 1) : nullptr,
-                  .steps = keys.padded_dim() / 2,
-                  .columns = columns,
-                  .rows = 0,
-                  .is_whole = part_in_tile(common, number) == Range{0, kTileTokens},
-                  .begin = begin,
-                  .end = end,
-                  .scale = rule.scale,
-                  .soft_cap = rule.soft_cap,
-                  .slope = nullptr,
-                  .distance = distance,
-                  .origin = nullptr,
-                  .sum = nullptr,
-                  .result = nullptr};
-  for (int64_t first = 0; first < run.rows(); first += kernels->attended_rows) {
-    tile.rows = static_cast<int>(std::min<int64_t>(kernels->attended_rows, run.rows() - first));
+  AttendedTile tile{.q = queries,
+                    .q_stride = q_row_bytes(),
+                    .keys = keys.tile(run.slot, number, run.head),
+                    .values = values_of(run, number),
+                    .next_keys = has_next ? keys.tile(run.slot, number + 1, run.head) : nullptr,
+                    .next_values = has_next ? values_of(run, number + 1) : nullptr,
+                    .steps = keys.padded_dim() / (is_paired() ? 2 : 4),
+                    .columns = columns,
+                    .rows = 0,
+                    .is_whole = part_in_tile(common, number) == Range{0, kTileTokens},
+                    .begin = begin,
+                    .end = end,
+                    .scale = rule.scale,
+                    .soft_cap = rule.soft_cap,
+                    .slope = nullptr,
+                    .distance = distance,
+                    .origin = nullptr,
+                    .sum = nullptr,
+                    .result = nullptr};
+  const auto attend = is_paired() ? kernels->attend_pairs : integers->attend;
+  for (int64_t first = 0; first < run.rows(); first += rows_of_kernel()) {
+    tile.rows = static_cast<int>(std::min<int64_t>(rows_of_kernel(), run.rows() - first));
     for (int i = 0; !tile.is_whole && i < tile.rows; ++i) {
       const Range seen = part_in_tile(run.seen[first + i], number);
       begin[i] = static_cast<int>(seen.begin);
@@ -269,17 +264,17 @@ void AttentionTask::run_paired_tile(const Run& run, const std::byte* queries, in
     tile.origin = run.maximum + first;
     tile.sum = run.sum + first * kStrip;
     tile.result = run.result + first * columns;
-    kernels->attend_pairs(tile);
+    attend(tile);
     tile.next_keys = tile.next_values = nullptr;
   }
 }
 
 void AttentionTask::run_tile(const Run& run, const std::byte* queries, int64_t tile) const {
   Product product;
-  product.weights = keys.tile(run.slot, tile, run.head);
-  product.weight_stride = kTileTokens * static_cast<int64_t>(size_of(keys.dtype)) * (keys.pairs ? 2 : 1);
+  product.weights = keys_of(run, tile);
+  product.weight_stride = kTileTokens * static_cast<int64_t>(size_of(elements_of(keys))) * (keys.pairs ? 2 : 1);
   product.x_stride = q_row_bytes();
-  product.steps = keys.padded_dim() / (keys.pairs ? 2 : 1);
+  product.steps = decodes() ? keys.head_dim : keys.padded_dim() / (keys.pairs ? 2 : 1);
   product.sums = run.scores;
   product.sums_stride = kPanel;
   product.opens = true;
@@ -306,7 +301,7 @@ void AttentionTask::run_tile(const Run& run, const std::byte* queries, int64_t t
 
 void AttentionTask::weigh_rows(const Run& run, int64_t tile, float* scores, Range rows, Range seen) const {
   const int64_t columns = values.padded_dim();
-  const auto value_bytes = static_cast<int64_t>(size_of(values.dtype));
+  const auto value_bytes = static_cast<int64_t>(size_of(elements_of(values)));
   const int count = static_cast<int>(rows.size());
   float distance[kTileRows];
   for (int i = 0; slopes.data != nullptr && i < count; ++i) {

@@ -8,6 +8,9 @@
 //
 // Pinned keys are processed first, in a separate pass over their tiles, since they may share a tile with the window and
 // may use another query.
+//
+// Tiles in 8 bits are multiplied as integers (kernels/attend_codes.h), where the machine has products of bytes and q is
+// in 16 bits; elsewhere they are decoded to float32 first, once for all rows of a block.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +19,7 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/backends/cpu/kernels/int8.h"
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/tensor.h"
 #include "runtime/backends/cpu/thread_team.h"
@@ -40,6 +44,7 @@ struct AttentionRule {
 /// An attention node, ready to run.
 struct AttentionTask {
   const Kernels* kernels = nullptr;
+  const Int8Kernels* integers = nullptr;
   ProductFunction score = nullptr;  // over tiles of keys
   ProductFunction weigh = nullptr;  // over tiles of values
   CacheLayout keys, values;
@@ -81,18 +86,32 @@ struct AttentionTask {
   struct Run;
   size_t most_readers() const;
   int64_t query_head(const Run& run, int64_t r) const;  // of row r of its scratch
-  int64_t q_row_bytes() const { return keys.padded_dim() * (keys.pairs ? 2 : 4); }
+  int64_t q_row_bytes() const;
   bool is_paired() const { return keys.pairs && values.pairs; }
+  /// Whether tiles in 8 bits are multiplied as they are.
+  bool multiplies_codes() const;
+  /// Whether tiles in 8 bits are decoded first.
+  bool decodes() const { return keys.is_coded() && !multiplies_codes(); }
+  /// Whether one kernel takes a tile of keys and values; a row's maximum is then an origin
+  /// (kernels/attend_exponents.h).
+  bool has_origins() const { return is_paired() || multiplies_codes(); }
+  int rows_of_kernel() const { return is_paired() ? kernels->attended_rows : kTileRows; }
   int64_t lay_out(std::byte* scratch, Run& run) const;
   void run_block(Run& run) const;
   void run_tokens(const Run& run) const;
   void open_row(const Run& run, int64_t r) const;
+  void split_query(ConstRow query, std::byte* dst) const;
+  void decode_tile(const Run& run, int64_t tile) const;
   void load_query(const Tensor& from, int64_t row, int64_t column, std::byte* dst) const;
-  /// A tile of values: of their cache, or the run's copy.
+  /// A tile of keys or of values: of their cache, or the run's copy.
+  const std::byte* keys_of(const Run& run, int64_t tile) const;
   const std::byte* values_of(const Run& run, int64_t tile) const;
-  void run_pass(const Run& run, const std::byte* queries, Range (AttentionRule::*keys_of)(int64_t) const) const;
+  /// Makes the run's copies of a tile, if it has any.
+  void copy_tile(const Run& run, int64_t tile) const;
+  DType elements_of(const CacheLayout& cache) const { return decodes() ? DType::kFloat32 : cache.dtype; }
+  void run_pass(const Run& run, const std::byte* queries, Range (AttentionRule::*visible)(int64_t) const) const;
   void run_tile(const Run& run, const std::byte* queries, int64_t tile) const;
-  void run_paired_tile(const Run& run, const std::byte* queries, int64_t tile, Range common) const;
+  void run_joint_tile(const Run& run, const std::byte* queries, int64_t tile, Range common) const;
   void weigh_rows(const Run& run, int64_t tile, float* scores, Range rows, Range seen) const;
 };
 

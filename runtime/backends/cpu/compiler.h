@@ -99,6 +99,7 @@ class Compiler {
   HeadWork head_work(const Node& node);
   HeadWork turned_head(const Node& node);
   HeadWork appended_head(const Node& node);
+  HeadWork coded_head(const Node& node, const CacheLayout& cache);
   void lower_heads(const Tensor& rows, int64_t heads, HeadWork work);
   /// Everything fused with an attention, by cache head; empty if nothing is.
   HeadWork heads_before(const Node& attention);

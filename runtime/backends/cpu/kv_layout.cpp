@@ -24,6 +24,18 @@ void gather(const CacheLayout& cache, int64_t token, const std::byte* tile, std:
   for (int64_t d = 0; d < cache.head_dim; ++d) to[d] = from[cache.element(token, d)];
 }
 
+constexpr uint8_t kSignBit = 0x80;  // added to an integer, modulo 256, it makes a signed one unsigned, and back
+
+/// A row that was never written is zero, whatever its codes: its scale is.
+void gather_codes(const CacheLayout& cache, int64_t token, const std::byte* tile, std::byte* dst) {
+  float scale = 0.0f;
+  std::memcpy(&scale, tile + kTileTokens * cache.padded_dim() + token * kRowScaleBytes, sizeof scale);
+  std::memcpy(dst + cache.head_dim, &scale, sizeof scale);
+  if (scale == 0.0f) return static_cast<void>(std::memset(dst, 0, static_cast<size_t>(cache.head_dim)));
+  const std::byte flipped{cache.dtype == DType::kInt8 && cache.role == CacheRole::kKeys ? kSignBit : uint8_t{0}};
+  for (int64_t d = 0; d < cache.head_dim; ++d) dst[d] = tile[cache.element(token, d)] ^ flipped;
+}
+
 }  // namespace
 
 void CacheLayout::copy_values(const Kernels& kernels, int64_t slot, int64_t number, int64_t head,
@@ -56,8 +68,18 @@ void CacheLayout::write(int64_t slot, int64_t position, int64_t begin, int64_t e
   }
 }
 
+void CacheLayout::write_codes(int64_t slot, int64_t position, int64_t head, const std::byte* row) const {
+  const int64_t token = position % kTileTokens;
+  std::byte* const to = tile(slot, position / kTileTokens, head);
+  if (is_ring && head == 0) written[slot * capacity + row_of(position)] = static_cast<int32_t>(position + 1);
+  const std::byte flipped{dtype == DType::kInt8 && role == CacheRole::kKeys ? kSignBit : uint8_t{0}};
+  for (int64_t d = 0; d < head_dim; ++d) to[element(token, d)] = row[d] ^ flipped;
+  std::memcpy(to + kTileTokens * padded_dim() + token * kRowScaleBytes, row + head_dim, kRowScaleBytes);
+}
+
 void CacheLayout::read(int64_t slot, int64_t position, int64_t head, std::byte* dst) const {
   const std::byte* from = tile(slot, position / kTileTokens, head);
+  if (is_coded()) return gather_codes(*this, position % kTileTokens, from, dst);
   if (size_of(dtype) == 4) return gather<uint32_t>(*this, position % kTileTokens, from, dst);
   gather<uint16_t>(*this, position % kTileTokens, from, dst);
 }
@@ -65,7 +87,7 @@ void CacheLayout::read(int64_t slot, int64_t position, int64_t head, std::byte* 
 void CacheLayout::read_row(int64_t slot, int64_t row, int64_t head, std::byte* dst) const {
   const int64_t position = is_ring ? written[slot * capacity + row] - 1 : row;
   if (position >= 0) return read(slot, position, head, dst);
-  std::memset(dst, 0, head_dim * size_of(dtype));
+  std::memset(dst, 0, static_cast<size_t>(row_bytes()));
 }
 
 void CacheLayout::copy_slot(int64_t src, int64_t dst, int64_t tokens) const {

@@ -7,6 +7,10 @@
 // [head_dim / 2][64][2] on machines with bfloat16 pair products. A tile of values is [64][head_dim rounded to 16], or
 // [32][head_dim rounded to 16][2] with pairs of tokens.
 //
+// A tile in 8 bits (runtime/core/cache_rows.h) has four bytes where others have pairs, [head_dim / 4][64][4] and
+// [16][head_dim rounded to 16][4], and then the scales of its 64 tokens, float32. Integers of keys are unsigned there:
+// 128 is added, as instructions for products of bytes expect.
+//
 // A ring keeps its pinned tiles and reuses the others in turn. Tiles start at multiples of 64 positions, so that sums
 // over a window always have the same order. This needs up to 63 more tokens than the graph's ring of `capacity` rows:
 //
@@ -19,6 +23,7 @@
 #include <cstdint>
 
 #include "runtime/backends/cpu/kernels/kernels.h"
+#include "runtime/core/cache_rows.h"
 #include "runtime/core/dtype.h"
 #include "runtime/device/row_limits.h"
 
@@ -44,12 +49,16 @@ struct CacheLayout {
   int64_t tile_stride = 0;     // bytes
   int32_t* written = nullptr;  // rings only: [slots, capacity], the last position written to a row, plus 1
 
-  /// Columns of a tile's rows: key dimensions padded to pairs, value dimensions to whole strips.
+  bool is_coded() const { return has_row_scales(dtype); }
+  /// Columns of a tile's rows: key dimensions padded to pairs or fours, value dimensions to whole strips.
   int64_t padded_dim() const {
     if (role == CacheRole::kValues) return (head_dim + kStrip - 1) / kStrip * kStrip;
+    if (is_coded()) return (head_dim + 3) / 4 * 4;
     return pairs ? (head_dim + 1) / 2 * 2 : head_dim;
   }
-  int64_t tile_bytes() const { return kTileTokens * padded_dim() * static_cast<int64_t>(size_of(dtype)); }
+  int64_t tile_bytes() const {
+    return kTileTokens * (padded_dim() * static_cast<int64_t>(size_of(dtype)) + (is_coded() ? kRowScaleBytes : 0));
+  }
   /// Tiles that are never reused: all of them, unless the cache is a ring.
   int64_t fixed_tiles() const { return ((is_ring ? pinned : capacity) + kTileTokens - 1) / kTileTokens; }
   /// Tiles of a ring that are reused in turn: `capacity − pinned` consecutive positions touch at most this many.
@@ -70,6 +79,8 @@ struct CacheLayout {
   }
   /// The element (not byte) offset of a token's dimension `d` in its tile.
   int64_t element(int64_t token, int64_t d) const {
+    if (is_coded() && role == CacheRole::kValues) return (token / 4 * padded_dim() + d) * 4 + token % 4;
+    if (is_coded()) return (d / 4 * kTileTokens + token) * 4 + d % 4;
     if (role == CacheRole::kValues && pairs) return (token / 2 * padded_dim() + d) * 2 + token % 2;
     if (role == CacheRole::kValues) return token * padded_dim() + d;
     return pairs ? (d / 2 * kTileTokens + token) * 2 + d % 2 : d * kTileTokens + token;
@@ -77,7 +88,11 @@ struct CacheLayout {
 
   /// Writes heads [begin, end) of the token at `position`; `rows` holds [heads · head_dim] elements.
   void write(int64_t slot, int64_t position, int64_t begin, int64_t end, const std::byte* rows) const;
-  /// Reads one head of a token; `dst` has head_dim elements.
+  /// The same for one head of a cache in 8 bits; `row` is its codes and their scale.
+  void write_codes(int64_t slot, int64_t position, int64_t head, const std::byte* row) const;
+  /// Bytes of one head of a token as the graph has it.
+  int64_t row_bytes() const { return row_elements(dtype, head_dim) * static_cast<int64_t>(size_of(dtype)); }
+  /// Reads one head of a token, `row_bytes()`.
   void read(int64_t slot, int64_t position, int64_t head, std::byte* dst) const;
   /// Copies the first columns of the keys of tile `number` to `dst`, a tile of `values`: [kTileTokens] of its layout.
   void copy_values(const Kernels& kernels, int64_t slot, int64_t number, int64_t head, const CacheLayout& values,

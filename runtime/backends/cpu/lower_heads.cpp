@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/backends/cpu/compiler.h"
+#include "runtime/backends/cpu/row_encoder.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -100,9 +101,20 @@ Compiler::HeadWork Compiler::turned_head(const Node& node) {
 Compiler::HeadWork Compiler::appended_head(const Node& node) {
   const CacheLayout& cache = cache_of(node, 1);
   check_rows(node, node.operands[2], node.operands[3], cache.held().of_append());
+  if (cache.is_coded()) return coded_head(node, cache);
   return [layout = cache, rows = operand(node, 0), slot = operand(node, 2).as<int32_t>(),
           position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
     if (slot[row] >= 0) layout.write(slot[row], position[row], head, head + 1, rows.at(row));
+  };
+}
+
+Compiler::HeadWork Compiler::coded_head(const Node& node, const CacheLayout& cache) {
+  return [encoder = RowEncoder(kernels_), layout = cache, rows = operand(node, 0),
+          slot = operand(node, 2).as<int32_t>(), position = operand(node, 3).as<int32_t>()](int64_t row, int64_t head) {
+    if (slot[row] < 0) return;
+    std::byte codes[kMostCodedRow + kRowScaleBytes];
+    encoder.encode(layout.dtype, rows.const_row(row, head * layout.head_dim), layout.head_dim, codes);
+    layout.write_codes(slot[row], position[row], head, codes);
   };
 }
 

@@ -186,7 +186,7 @@ CacheLayout Store::layout_of(const State& state) const {
           .slots = shape[0],
           .heads = shape[1],
           .capacity = shape[2],
-          .head_dim = shape[3],
+          .head_dim = row_values(state.type.dtype, shape[3]),
           .is_ring = ring.is_ring,
           .pinned = ring.pinned};
 }

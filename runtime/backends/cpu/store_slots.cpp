@@ -92,7 +92,7 @@ Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
     for (int64_t head = 0; head < cache.heads; ++head) {
       for (int64_t row = 0; row < cache.capacity; ++row) {
         cache.read_row(slot, row, head, dst);
-        dst += cache.head_dim * static_cast<int64_t>(size_of(cache.dtype));
+        dst += cache.row_bytes();
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/core/cache_rows.h"
 #include "runtime/graph/coded_weights.h"
 
 namespace lockstep::cuda {
@@ -93,6 +94,12 @@ class LayoutMaker {
     }
     if (node.op != Op::kKvAppend) return ok();
     const std::string& name = graph.value(node.operands[1]).name;
+    if (const TensorType& type = graph.value(node.operands[1]).type; has_row_scales(type.dtype)) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("[runtime/backends/cuda] cannot lay out cache {}: found {}, rows in 8 bits with their "
+                               "scales, expected elements of the model's type; omit --kv-dtype",
+                               name, to_string(type))};
+    }
     const Ring ring{node.has("window"), node.integer_or("pinned", 0)};
     std::optional<Ring>& known = rings_[name];
     if (!known) known = ring;

@@ -5,11 +5,12 @@
 
 #include "runtime/backends/aten/operations.h"
 #include "runtime/backends/reference/kernels.h"
+#include "runtime/core/cache_rows.h"
 
 namespace lockstep::reference {
 namespace {
 
-/// A KV cache [S, G, C, h] in the model's type, and its layout.
+/// A KV cache [S, G, C, h] in the model's type, or in codes with a scale for each row, and its layout.
 struct Cache {
   Cache(const Tensor& t, const graph::Node& node)
       : dtype(t.type.dtype),
@@ -17,7 +18,8 @@ struct Cache {
         slots(t.type.shape[0]),
         heads(t.type.shape[1]),
         capacity(t.type.shape[2]),
-        head_dim(t.type.shape[3]),
+        row_bytes(t.type.shape[3] * static_cast<int64_t>(size_of(dtype))),
+        head_dim(row_values(dtype, t.type.shape[3])),
         is_ring(node.has("window")),
         pinned(node.integer_or("pinned", 0)) {}
 
@@ -32,7 +34,7 @@ struct Cache {
   std::byte* at(int64_t slot, int64_t head, int64_t position) const {
     LOCKSTEP_CHECK(0 <= slot && slot < slots && 0 <= head && head < heads, slot, slots, head, heads);
     const int64_t row = (slot * heads + head) * capacity + row_of(position);
-    return memory + static_cast<size_t>(row * head_dim) * size_of(dtype);
+    return memory + row * row_bytes;
   }
 
   /// The rows of `positions` of one head of one slot in f32, [positions, head_dim].
@@ -40,16 +42,28 @@ struct Cache {
     std::vector<float> rows(positions.size() * static_cast<size_t>(head_dim));
     float* dst = rows.data();
     for (const int64_t position : positions) {
-      convert_elements(at(slot, head, position), dtype, reinterpret_cast<std::byte*>(dst), DType::kFloat32,
-                       static_cast<size_t>(head_dim));
+      if (has_row_scales(dtype)) {
+        decode_cache_row(dtype, at(slot, head, position), head_dim, dst);
+      } else {
+        convert_elements(at(slot, head, position), dtype, reinterpret_cast<std::byte*>(dst), DType::kFloat32,
+                         static_cast<size_t>(head_dim));
+      }
       dst += head_dim;
     }
     return rows;
   }
 
+  /// Writes `row` to position `position` of one head of one slot.
+  void write(int64_t slot, int64_t head, int64_t position, const float* row) const {
+    std::byte* const dst = at(slot, head, position);
+    if (has_row_scales(dtype)) return encode_cache_row(dtype, row, head_dim, dst);
+    convert_elements(reinterpret_cast<const std::byte*>(row), DType::kFloat32, dst, dtype,
+                     static_cast<size_t>(head_dim));
+  }
+
   DType dtype;
   std::byte* memory;
-  int64_t slots, heads, capacity, head_dim;
+  int64_t slots, heads, capacity, row_bytes, head_dim;
   bool is_ring;
   int64_t pinned;
 };
@@ -164,13 +178,10 @@ Result<void> kv_append(const Call& call, const Environment&) {
   const Cache cache(call.operands[1], call.node);
   const int32_t* slot = call.operands[2].ints();
   const int32_t* position = call.operands[3].ints();
-  const auto head_dim = static_cast<size_t>(cache.head_dim);
   for (int64_t t = 0; t < rows.rows(); ++t) {
     if (slot[t] < 0) continue;
     for (int64_t g = 0; g < cache.heads; ++g) {
-      const float* src = rows.floats() + t * rows.columns() + g * cache.head_dim;
-      convert_elements(reinterpret_cast<const std::byte*>(src), DType::kFloat32, cache.at(slot[t], g, position[t]),
-                       cache.dtype, head_dim);
+      cache.write(slot[t], g, position[t], rows.floats() + t * rows.columns() + g * cache.head_dim);
     }
   }
   return ok();

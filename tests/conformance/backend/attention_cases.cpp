@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "runtime/core/cache_rows.h"
+
 namespace lockstep::conformance {
 namespace {
 
@@ -34,6 +36,20 @@ graph::AttentionOptions options_of(CaseBuilder& b, const AttentionStep& step, in
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& stream, const CacheElements& elements) {
+  return stream << ", rows " << to_string(elements.dtype) << " in caches "
+                << to_string(elements.cache.value_or(elements.dtype));
+}
+
+std::vector<CacheElements> elements_of_caches(const BackendUnderTest& backend) {
+  std::vector<CacheElements> all{{DType::kFloat32, std::nullopt}};
+  if (!backend.make(/*threads=*/1).value()->capabilities().coded_caches) return all;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const DType cache : {DType::kInt8, DType::kUInt8}) all.push_back({dtype, cache});
+  }
+  return all;
+}
+
 Rows interleaved(const std::vector<int32_t>& lengths) {
   Rows rows;
   const int32_t longest = *std::max_element(lengths.begin(), lengths.end());
@@ -50,7 +66,8 @@ Rows interleaved(const std::vector<int32_t>& lengths) {
 Case append_and_attend(const AttentionStep& step, const Rows& rows) {
   const Heads& heads = step.heads;
   CaseBuilder b({.name = step.kernel, .ranks = 1, .rank = 0, .rows = rows.size(), .slots = step.slots});
-  const TensorType cache{step.dtype, {step.slots, heads.cache, step.capacity, heads.dim}};
+  const DType elements = step.cache.value_or(step.dtype);
+  const TensorType cache{elements, {step.slots, heads.cache, step.capacity, row_elements(elements, heads.dim)}};
   const auto random_rows = [&](const char* name, int64_t columns, uint64_t part) {
     return b.input(name, random_tensor({step.dtype, {rows.size(), columns}}, 10 * step.seed + part, 2));
   };

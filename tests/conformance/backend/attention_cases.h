@@ -1,12 +1,24 @@
 // Steps that append rows to a cache and attend with them.
 #pragma once
 
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "tests/conformance/backend/session.h"
 
 namespace lockstep::conformance {
+
+/// The types of the rows and of the caches.
+struct CacheElements {
+  DType dtype = DType::kFloat32;
+  std::optional<DType> cache = {};  // in 8 bits; empty: as `dtype`
+};
+std::ostream& operator<<(std::ostream& stream, const CacheElements& elements);
+
+/// Caches as a backend can have them: float32 first, then those in 8 bits.
+std::vector<CacheElements> elements_of_caches(const BackendUnderTest& backend);
 
 /// The token rows of some sequences: row t belongs to slot[t] and has position[t].
 struct Rows {
@@ -41,9 +53,10 @@ struct AttentionStep {
   int64_t pinned = 0;
   double soft_cap = 0.0;
   int64_t bound = 0;
-  std::string per_head = {};  // "sinks" or "slopes"
-  int64_t value_columns = 0;  // values are so many columns of the keys; 0: they have a cache
-  uint64_t seed = 1;          // of q, k and v
+  std::string per_head = {};        // "sinks" or "slopes"
+  int64_t value_columns = 0;        // values are so many columns of the keys; 0: they have a cache
+  uint64_t seed = 1;                // of q, k and v
+  std::optional<DType> cache = {};  // elements of the caches, if others than `dtype`
 };
 
 /// Appends all rows to the caches kv.0.k and kv.0.v (with `value_columns`, to the first) and attends with those rows;

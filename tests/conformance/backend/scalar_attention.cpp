@@ -1,6 +1,8 @@
 // Rotary positions, the KV cache and attention.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "tests/conformance/backend/scalar_operations.h"
 
@@ -13,6 +15,59 @@ double& cache_at(Array& cache, const graph::Node& node, int64_t slot, int64_t he
   int64_t row = position;
   while (node.has("window") && row >= cache.dim(2)) row -= cache.dim(2) - pinned;
   return cache.at((slot * cache.dim(1) + head) * cache.dim(2) + row, i);
+}
+
+double float_of(const double* bytes) {
+  uint32_t bits = 0;
+  for (int i = 0; i < 4; ++i) bits |= static_cast<uint32_t>(bytes[i]) << (8 * i);
+  return std::bit_cast<float>(bits);
+}
+
+/// The magnitude of a code e4m3 without sign.
+double e4m3_magnitude(int code) { return code < 8 ? std::ldexp(code, -9) : std::ldexp(8 + code % 8, code / 8 - 10); }
+
+/// The nearest code e4m3 of x, ties to even.
+int nearest_e4m3(double x) {
+  int best = 0;
+  for (int code = 1; code < 127; ++code) {
+    const double error = std::abs(std::abs(x) - e4m3_magnitude(code));
+    const double least = std::abs(std::abs(x) - e4m3_magnitude(best));
+    if (error < least || (error == least && code % 2 == 0)) best = code;
+  }
+  return best + (std::signbit(x) ? 128 : 0);
+}
+
+/// Columns of a row's values: rows in 8 bits have the four bytes of a scale behind them.
+int64_t head_dim(const Array& cache) { return cache.dim(3) - (is_float(cache.type.dtype) ? 0 : 4); }
+
+/// Value `i` of a row; the types are those of runtime/core/cache_rows.h.
+double value_at(Array& cache, const graph::Node& node, int64_t slot, int64_t head, int64_t position, int64_t i) {
+  const double stored = cache_at(cache, node, slot, head, position, i);
+  if (is_float(cache.type.dtype)) return stored;
+  const double scale = float_of(&cache_at(cache, node, slot, head, position, head_dim(cache)));
+  if (cache.type.dtype == DType::kInt8) return scale * (stored < 128 ? stored : stored - 256);
+  const double magnitude = e4m3_magnitude(static_cast<int>(stored) % 128);
+  return scale * (stored < 128 ? magnitude : -magnitude);
+}
+
+/// Writes a row in 8 bits.
+void write_codes(DType dtype, const double* values, int64_t count, double* row) {
+  const float most_code = dtype == DType::kInt8 ? 127.0f : 448.0f;
+  float largest = 0;
+  bool is_finite = true;
+  for (int64_t i = 0; i < count; ++i) {
+    is_finite = is_finite && std::isfinite(values[i]);
+    largest = std::max(largest, std::abs(static_cast<float>(values[i])));
+  }
+  const bool is_zero = largest < 0x1p-100f;
+  float scale = is_zero ? 0.0f : largest / most_code;
+  if (!is_finite) scale = std::numeric_limits<float>::quiet_NaN();
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = is_zero || !is_finite ? 0.0f : static_cast<float>(values[i]) * (most_code / largest);
+    row[i] = dtype == DType::kInt8 ? static_cast<uint8_t>(static_cast<int8_t>(std::nearbyint(x))) : nearest_e4m3(x);
+  }
+  const auto bits = std::bit_cast<uint32_t>(scale);
+  for (int i = 0; i < 4; ++i) row[count + i] = (bits >> (8 * i)) & 0xff;
 }
 
 bool is_visible(const graph::Node& node, int64_t key, int64_t position) {
@@ -28,13 +83,13 @@ struct Query {
 
 double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t key) {
   Array& keys = rank.operand(node, 1);
-  const int64_t h = keys.dim(3);
+  const int64_t h = head_dim(keys);
   const bool is_pinned = key < integer_or(node, "pinned", 0);
   const Array& q = rank.operand(node, is_pinned ? node.operands.size() - 1 : 0);
   const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
   double score = 0;
   for (int64_t i = 0; i < h; ++i) {
-    score += q.at(query.t, query.head * h + i) * cache_at(keys, node, query.slot, cache_head, key, i);
+    score += q.at(query.t, query.head * h + i) * value_at(keys, node, query.slot, cache_head, key, i);
   }
   score *= node.number("scale");
   if (const double cap = number_or(node, "soft_cap", 0.0); cap > 0) score = cap * std::tanh(score / cap);
@@ -46,7 +101,7 @@ double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t
 
 void attend(Rank& rank, const graph::Node& node, const Query& query) {
   Array& values = rank.operand(node, 2);
-  const int64_t h = integer_or(node, "value_columns", values.dim(3));
+  const int64_t h = integer_or(node, "value_columns", head_dim(values));
   const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
   std::vector<int64_t> visible;
   Numbers weights;
@@ -64,7 +119,7 @@ void attend(Rank& rank, const graph::Node& node, const Query& query) {
   for (int64_t i = 0; i < h; ++i) {
     double sum = 0;
     for (size_t p = 0; p < visible.size(); ++p) {
-      sum += weights[p] / total * cache_at(values, node, query.slot, cache_head, visible[p], i);
+      sum += weights[p] / total * value_at(values, node, query.slot, cache_head, visible[p], i);
     }
     rank.result(node).at(query.t, query.head * h + i) = sum;
   }
@@ -111,8 +166,15 @@ void kv_append(Rank& rank, const graph::Node& node) {
     const int64_t slot = rank.operand(node, 2).integer(t);
     if (slot < 0) continue;
     const int64_t position = rank.operand(node, 3).integer(t);
-    for (int64_t c = 0; c < rows.columns(); ++c) {
-      cache_at(cache, node, slot, c / cache.dim(3), position, c % cache.dim(3)) = rows.at(t, c);
+    const int64_t h = head_dim(cache);
+    for (int64_t head = 0; head < cache.dim(1); ++head) {
+      double* const row = &cache_at(cache, node, slot, head, position, 0);
+      const double* const values = &rows.v[static_cast<size_t>(t * rows.columns() + head * h)];
+      if (is_float(cache.type.dtype)) {
+        std::copy_n(values, h, row);
+      } else {
+        write_codes(cache.type.dtype, values, h, row);
+      }
     }
   }
 }

@@ -22,6 +22,7 @@ struct Window {
   int64_t slots = 1;
   std::string kernel = "prefill";
   bool chunked = false;
+  CacheElements elements = {};
 
   /// The smallest ring: rows are appended before they are attended to. Without a window, some rows.
   int64_t capacity() const { return size == 0 ? 40 : pinned + size - 1 + rows; }
@@ -44,7 +45,7 @@ class TaggedCache {
     for (size_t t = 0; t < tags.size(); ++t) v.at(t * kTags + static_cast<size_t>(tags[t])) = 1;
     case_.inputs.at("slot") = int_tensor({window_.rows}, padded.slot);
     case_.inputs.at("position") = int_tensor({window_.rows}, padded.position);
-    case_.inputs.at("v") = tensor(DType::kFloat32, {window_.rows, kTags}, v);
+    case_.inputs.at("v") = tensor(window_.elements.dtype, {window_.rows, kTags}, v);
     session_.run(0, case_.inputs).value();
     const std::vector<double> y = numbers_of(session_.outcome(0).outputs.at("y"));
     std::vector<std::set<int>> visible(tags.size());
@@ -63,6 +64,8 @@ class TaggedCache {
     Rows rows;
     for (int64_t t = 0; t < window.rows; ++t) rows.add_padding();
     AttentionStep step;
+    step.dtype = window.elements.dtype;
+    step.cache = window.elements.cache;
     step.heads = {.map = {0}, .cache = 1, .dim = kTags};
     step.slots = window.slots;
     step.capacity = window.capacity();
@@ -150,10 +153,12 @@ TEST_P(Windows, StartAgainWhereASlotIsUsedAgain) {
 }
 
 TEST_P(Windows, CopyASlotWithAllThatItStillHolds) {
-  for (const Window& window : {Window{.rows = 3, .slots = 3}, Window{.size = 4, .rows = 3, .slots = 3},
-                               Window{.size = 4, .pinned = 2, .rows = 3, .slots = 3}}) {
+  for (Window window : {Window{.rows = 3, .slots = 3}, Window{.size = 4, .rows = 3, .slots = 3},
+                        Window{.size = 4, .pinned = 2, .rows = 3, .slots = 3}}) {
     for (const int tokens : {3, 6, 21}) {
-      SCOPED_TRACE(testing::Message() << "window " << window.size << ", " << tokens << " tokens");
+      const auto all = elements_of_caches(GetParam());
+      window.elements = all[static_cast<size_t>(window.size + window.pinned + tokens / 3) % all.size()];
+      SCOPED_TRACE(testing::Message() << "window " << window.size << ", " << tokens << " tokens" << window.elements);
       TaggedCache cache(GetParam(), window);
       for (int p = 0; p < tokens; p += 3) cache.feed(rows_of(p, p + 3), {p, p + 1, p + 2});
       cache.store().copy_slot(0, 2, tokens).value();
@@ -217,8 +222,11 @@ class History {
 TEST_P(Windows, ShowTheSameKeysAsTheAlwaysRollingCacheOnRandomSchedulesWithRejectedDrafts) {
   for (int64_t size = 1; size <= 8; ++size) {
     for (const int64_t rows : {int64_t{1}, int64_t{3}, size, size + 2}) {
-      SCOPED_TRACE(testing::Message() << "window " << size << ", at most " << rows << " rows");
-      const Window window{.size = size, .rows = rows, .kernel = rows % 2 == 0 ? "decode" : "prefill"};
+      const auto all = elements_of_caches(GetParam());
+      const CacheElements elements = all[static_cast<size_t>(size + rows) % all.size()];
+      SCOPED_TRACE(testing::Message() << "window " << size << ", at most " << rows << " rows" << elements);
+      const Window window{
+          .size = size, .rows = rows, .kernel = rows % 2 == 0 ? "decode" : "prefill", .elements = elements};
       TaggedCache ring(GetParam(), window);
       AlwaysRollCache rolled(size - 1 + rows, size);
       History history(static_cast<uint64_t>(100 * size + rows), window);
@@ -241,8 +249,10 @@ TEST_P(Windows, ShowTheSameKeysAsTheAlwaysRollingCacheOnRandomSchedulesWithRejec
 TEST_P(Windows, KeepPinnedKeysInSightOnRandomSchedules) {
   for (int64_t pinned = 1; pinned <= 4; ++pinned) {
     for (const int64_t size : {1, 2, 5}) {
-      SCOPED_TRACE(testing::Message() << pinned << " pinned, window " << size);
-      const Window window{.size = size, .pinned = pinned, .rows = 4};
+      const auto all = elements_of_caches(GetParam());
+      const CacheElements elements = all[static_cast<size_t>(pinned + size) % all.size()];
+      SCOPED_TRACE(testing::Message() << pinned << " pinned, window " << size << elements);
+      const Window window{.size = size, .pinned = pinned, .rows = 4, .elements = elements};
       TaggedCache ring(GetParam(), window);
       History history(static_cast<uint64_t>(10 * size + pinned), window);
       while (history.has_tags_left()) {

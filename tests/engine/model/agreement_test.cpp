@@ -64,7 +64,8 @@ class AgreeOnPlan : public ::testing::Test {
 TEST_F(AgreeOnPlan, NamesEveryFieldOfTheModelThatDiffers) {
   for_each_changed_field(spec_, [&](const std::string& name, const checkpoint::ModelSpec& changed) {
     if (name == "local_rope" || name == "global_heads" || name == "latent") return;  // below
-    expect_named(plan_of(changed), name.starts_with("formats.") ? "--weights" : "model: " + name);
+    const std::string line = name.starts_with("formats.") ? "--weights" : "model: " + name;
+    expect_named(plan_of(changed), name == "cache_type" ? "--kv-dtype" : line);
   });
 }
 

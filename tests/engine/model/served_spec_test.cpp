@@ -68,6 +68,21 @@ TEST(PlanModels, RefusesLatentAttentionWhereTheBackendLacksIt) {
   EXPECT_TRUE(plan_models(model, {}, 1, {.latent_attention = true}).has_value());
 }
 
+TEST(ServedSpec, KeepsKeysAndValuesIn8Bits) {
+  EXPECT_EQ(served(kTinyLlama, {}).value().cache_type, CacheType::kModel);
+  const auto spec = served(kTinyLlama, {.kv_dtype = CacheType::kInt8}).value();
+  EXPECT_EQ(spec.cache_type, CacheType::kInt8);
+  EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8 KV"));
+}
+
+TEST(PlanModels, RefusesKeysAndValuesIn8BitsWhereTheBackendLacksThem) {
+  const TinyModel folder(kTinyLlama);
+  const Model model = Model::open(folder.path(), {.kv_dtype = CacheType::kFp8}).value();
+  expect_refused(plan_models(model, {}, 1, {}), ErrorKind::kUnsupported, "--kv-dtype: found fp8, expected a backend");
+  const Plan plan = plan_models(model, {}, 1, {.coded_caches = true}).value();
+  EXPECT_EQ(plan.model.spec.cache_type, CacheType::kFp8);
+}
+
 TEST(ServedSpec, LeavesTheWindowsOfAModelWhoseLayersTurnDifferently) {
   expect_refused(served(kTinyGemma3, {.window = 12}), ErrorKind::kUnsupported, "--window: found 12");
 }

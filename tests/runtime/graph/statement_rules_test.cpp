@@ -29,6 +29,8 @@ std::string with_values(const std::string& statement) {
          "  %f = constant [1,2] : f32[2]\n"
          "  %cache = state : f32[3,2,8,3]\n"
          "  %two = state : f32[2,2,8,3]\n"
+         "  %codes = state : i8[3,2,8,7]\n"
+         "  %e4m3 = state : u8[3,2,8,7]\n"
          "  %seen = state : u8[3,7]\n"
          "  %length = state : i32[3]\n"
          "  %partial = input : f32[1,4,6]\n" +
@@ -56,6 +58,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadStatement{"kv_append(%x, %two, %ids, %ids)", "operand 1 (cache): found \"two\""},
         BadStatement{"kv_append(%norm, %cache, %ids, %ids)", "operand 0 (rows)"},
         BadStatement{"%n = input : f32[4,5]\n kv_append(%n, %cache, %ids, %ids)", "found 5 columns, expected 6"},
+        BadStatement{"kv_append(%b, %cache, %ids, %ids)",
+                     "operand 1 (a cache): found \"cache\" of type f32[3,2,8,3], expected elements bf16, or i8 or u8"},
+        BadStatement{"%n = input : f32[4,8]\n kv_append(%n, %codes, %ids, %ids)", "found 8 columns, expected 6"},
+        BadStatement{"%none = state : i8[3,2,8,4]\n kv_append(%x, %none, %ids, %ids)",
+                     "expected rows of 1 to 1024 codes and 4 bytes of their scale"},
+        BadStatement{"%long = state : u8[3,2,8,1029]\n kv_append(%x, %long, %ids, %ids)", "expected rows of 1 to 1024"},
         BadStatement{"advance(%rows, %ids)", "operand 0 (length): found \"rows\", expected a state"},
         BadStatement{"mark_seen(%seen, %ids, %rows)", "operand 2 (slot)"},
         BadStatement{"%0 = all_reduce(%x) blocks=[0,1,2] dtype=\"f32\" : f32[4,6]", "operand 0 (partial)"},
@@ -112,6 +120,11 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadStatement{"%0 = attention(%x, %cache, %two, %ids, %ids) head_map=[0,1] scale=1 kernel=\"decode\" : f32[4,6]",
                      "operand 2 (v)"},
+        BadStatement{
+            "%0 = attention(%x, %codes, %e4m3, %ids, %ids) head_map=[0,1] scale=1 kernel=\"decode\" : f32[4,6]",
+            "operand 2 (v)"},
+        BadStatement{"%0 = attention(%x, %codes, %codes, %ids, %ids) head_map=[0] scale=1 kernel=\"decode\" : f32[4,6]",
+                     "attribute head_map: found 1 heads, expected 6 columns of q / head_dim 3"},
         BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0] scale=1 kernel=\"decode\" : f32[4,6]",
                      "attribute head_map: found 1 heads, expected 6 columns of q / head_dim 3"},
         BadStatement{"%0 = attention(%x, %cache, %cache, %ids, %ids) head_map=[0,2] scale=1 kernel=\"decode\" : "

@@ -43,6 +43,23 @@ TEST(MemoryOf, HalvesWithTheTypeAndGrowsWithSlotsAndCapacity) {
   EXPECT_EQ(memory_of(graphs_of(tiny(), longer)).cache.value * 48, base.cache.value * 60);
 }
 
+// 4 values of 2 bytes become 4 of one, and a scale of 4 bytes; wide heads lose little to it.
+TEST(MemoryOf, HalvesKeysAndValuesIn8Bits) {
+  checkpoint::ModelSpec spec = tiny();
+  const shards::ShardOptions options{.slots = 2, .chunk = 4, .capacity = 48, .dtype = DType::kBFloat16};
+  const int64_t rows = 2 * 2 * 2 * 48;
+  EXPECT_EQ(memory_of(graphs_of(spec, options)).cache.value, rows * 4 * 2);
+  for (const CacheType type : {CacheType::kInt8, CacheType::kFp8}) {
+    spec.cache_type = type;
+    EXPECT_EQ(memory_of(graphs_of(spec, options)).cache.value, rows * (4 + 4));
+  }
+  spec.head_dim = 128;
+  spec.rope.rotated = 128;
+  const int64_t coded = memory_of(graphs_of(spec, options)).cache.value;
+  spec.cache_type = CacheType::kModel;
+  EXPECT_LT(static_cast<double>(coded), 0.52 * static_cast<double>(memory_of(graphs_of(spec, options)).cache.value));
+}
+
 TEST(MemoryOf, CostsAWindowWhatTheWindowNeeds) {
   checkpoint::ModelSpec spec = tiny();
   const shards::ShardOptions options{.slots = 1, .chunk = 4, .capacity = 60, .dtype = DType::kFloat32};
@@ -88,8 +105,11 @@ TEST(MemoryOf, IsWhatAShardOnTheCpuAllocates) {
   spec.key_value_heads = 2;
   spec.intermediate_size = 64;
   spec.vocabulary = 128;
-  for (const int64_t group : {0, 16}) {
-    SCOPED_TRACE(testing::Message() << "weights in 8 bits by groups of " << group);
+  for (const auto& [group, cache_type] :
+       {std::pair{0, CacheType::kModel}, {16, CacheType::kModel}, {0, CacheType::kInt8}, {0, CacheType::kFp8}}) {
+    SCOPED_TRACE(testing::Message() << "weights in 8 bits by groups of " << group << ", KV " << to_string(cache_type));
+    spec.cache_type = cache_type;
+    spec.formats = {};
     if (group > 0) spec.formats = checkpoint::served_formats(*checkpoint::served_format(fmt::format("int8:{}", group)));
     const shards::ShardOptions options{.slots = 2, .chunk = 16, .capacity = 64, .dtype = DType::kFloat32};
     const shards::ShardGraphs graphs = graphs_of(spec, options);

@@ -1,12 +1,9 @@
 // Attention of up to 6 rows over one tile in pairs of bfloat16. Scores, softmax and the sums of values stay in
-// registers. Included by the isa_*.cpp files after product.h.
-//
-//   weight = 2^(score · log2 e − origin), rounded to bfloat16
-//
-// and the sums of weights use the rounded ones. A row's origin is an integer, raised only when a score exceeds it by
-// more than kSlack. The rescaling of earlier sums is then an exact power of two.
+// registers. Weights (attend_exponents.h) are rounded to bfloat16, and their sums use the rounded ones. Included by the
+// isa_*.cpp files after product.h.
 #pragma once
 
+#include "runtime/backends/cpu/kernels/attend_exponents.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
 #include "runtime/backends/cpu/kernels/product.h"
@@ -15,8 +12,6 @@
 #if defined(__AVX512BF16__)
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
-
-constexpr float kSlack = 8.0f;
 
 /// 2^x with a relative error below 2^-13, for weights that are then rounded to bfloat16 (2^-9): 0 for −∞, NaN for NaN,
 /// and exact for integers. The cubic is the fit of 2^f with the least error over [0, 1] and value 1 at 0.
@@ -28,62 +23,12 @@ LOCKSTEP_LANES_INLINE Lanes coarse_exp2(Lanes x) {
   return {_mm512_scalef_ps(p.v, x.v)};
 }
 
-/// The exponents of a row's weights, sixteen keys starting at `at`: score · log2 e − origin, −∞ outside [begin, end).
-template <bool kIsShaped, bool kIsWhole>
-LOCKSTEP_LANES_INLINE Lanes exponent_of(const PairedTile& tile, int row, int at, Lanes product, float origin) {
-  Lanes exponent;
-  if constexpr (kIsShaped) {
-    Lanes score = product * splat(tile.scale);
-    if (tile.soft_cap != 0.0f) score = splat(tile.soft_cap) * tanh(score / splat(tile.soft_cap));
-    if (tile.slope != nullptr) {
-      const Lanes distance = splat(tile.distance[row] + static_cast<float>(at)) + load(kLaneNumbers);
-      score = score + splat(tile.slope[row]) * distance;
-    }
-    exponent = fma(score, splat(kLog2E), splat(-origin));
-  } else {
-    exponent = fma(product, splat(tile.scale * kLog2E), splat(-origin));
-  }
-  if constexpr (!kIsWhole) {
-    const auto first = [at](int bound) {
-      return first_lanes(bound < at ? 0 : bound > at + kLanes ? kLanes : bound - at);
-    };
-    const __mmask16 seen = static_cast<__mmask16>(first(tile.end[row]) & ~first(tile.begin[row]));
-    exponent.v = _mm512_mask_blend_ps(seen, _mm512_set1_ps(-__builtin_inff()), exponent.v);
-  }
-  return exponent;
-}
-
 /// Turns a row's products with the keys of V strips from `first` on into weights, [V · kStrip] bfloat16.
 template <bool kIsShaped, bool kIsWhole, int V>
-LOCKSTEP_LANES_INLINE void weights_of_row(const PairedTile& tile, int row, int first, const Lanes (&products)[V],
+LOCKSTEP_LANES_INLINE void weights_of_row(const AttendedTile& tile, int row, int first, const Lanes (&products)[V],
                                           std::byte* weights) {
-  float origin = tile.origin[row];
   Lanes exponents[V];
-  Lanes most = splat(-__builtin_inff());
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    exponents[v] = exponent_of<kIsShaped, kIsWhole>(tile, row, first + v * kLanes, products[v], origin);
-    most = larger(exponents[v], most);
-  }
-  Lanes sum = load(tile.sum + row * kLanes);
-  if (_mm512_cmp_ps_mask(most.v, _mm512_set1_ps(kSlack), _CMP_GT_OQ) != 0) {
-    // Computes the highest score again, without rounding errors from an old origin far away.
-    most = splat(-__builtin_inff());
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      most = larger(exponent_of<kIsShaped, kIsWhole>(tile, row, first + v * kLanes, products[v], 0.0f), most);
-    }
-    const float raised = __builtin_ceilf(largest_of(most));
-    const Lanes rescale = {_mm512_scalef_ps(splat(1.0f).v, splat(origin - raised).v)};
-    sum = sum * rescale;
-    float* result = tile.result + row * tile.columns;
-    for (int64_t i = 0; i < tile.columns; i += kLanes) store(result + i, load(result + i) * rescale);
-    tile.origin[row] = origin = raised;
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      exponents[v] = exponent_of<kIsShaped, kIsWhole>(tile, row, first + v * kLanes, products[v], origin);
-    }
-  }
+  Lanes sum = exponents_of_row<kIsShaped, kIsWhole, V>(tile, row, first, products, exponents);
   const __m512bh ones = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80));
 #pragma GCC unroll 2
   for (int v = 0; v < V; v += 2) {
@@ -96,7 +41,7 @@ LOCKSTEP_LANES_INLINE void weights_of_row(const PairedTile& tile, int row, int f
 
 /// One instance for all numbers of rows, because the code is long.
 template <bool kIsWhole, int V>
-[[gnu::noinline]] static void shaped_weights_of_row(const PairedTile& tile, int row, int first,
+[[gnu::noinline]] static void shaped_weights_of_row(const AttendedTile& tile, int row, int first,
                                                     const Lanes (&products)[V], std::byte* weights) {
   weights_of_row<true, kIsWhole, V>(tile, row, first, products, weights);
 }
@@ -111,7 +56,7 @@ LOCKSTEP_LANES_INLINE void ask_for(const std::byte* lines) {
 
 /// Weights [R, kPanel] bfloat16 of the keys in strips [first, first + V).
 template <bool kIsShaped, bool kIsWhole, int R, int V, bool kAsksAhead = false>
-static void weights_of_tile(const PairedTile& tile, int first, std::byte* weights) {
+static void weights_of_tile(const AttendedTile& tile, int first, std::byte* weights) {
   Lanes products[R][V];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -163,7 +108,7 @@ static bool are_finite(const std::byte* pairs, int count) {
 
 /// Adds a whole tile's values, times the weights, to V strips of the result, and prefetches the next ones.
 template <int R, int V>
-static void add_whole_values(const PairedTile& tile, const std::byte* weights, int64_t column) {
+static void add_whole_values(const AttendedTile& tile, const std::byte* weights, int64_t column) {
   float* result = tile.result + column;
   const int64_t columns = tile.columns;
   Lanes sums[R][V];
@@ -197,7 +142,7 @@ static void add_whole_values(const PairedTile& tile, const std::byte* weights, i
 }
 
 template <int R>
-static void add_whole_values(const PairedTile& tile, const std::byte* weights) {
+static void add_whole_values(const AttendedTile& tile, const std::byte* weights) {
   for (int64_t column = 0; column < tile.columns; column += kPanel) {
     switch (tile.columns - column) {
       case kStrip: add_whole_values<R, 1>(tile, weights, column); break;
@@ -212,7 +157,7 @@ static void add_whole_values(const PairedTile& tile, const std::byte* weights) {
 /// row have weight 0, but 0 · ∞ is NaN. If there are infinities, each row therefore gets a copy of the values without
 /// the invisible ones.
 template <int R>
-static void add_values(const PairedTile& tile, const std::byte* weights, int first, int last, int64_t column) {
+static void add_values(const AttendedTile& tile, const std::byte* weights, int first, int last, int64_t column) {
   Product product;
   product.strips = static_cast<int>(tile.columns - column < kPanel ? tile.columns - column : kPanel) / kStrip;
   product.weight_stride = tile.columns * 4;
@@ -259,7 +204,7 @@ static void add_values(const PairedTile& tile, const std::byte* weights, int fir
 }
 
 template <bool kIsShaped, int R>
-static void attend_rows(const PairedTile& tile) {
+static void attend_rows(const AttendedTile& tile) {
   alignas(64) std::byte weights[R * kPanel * 2];
   int first = 0, last = kPanel;
   if (tile.is_whole && tile.next_keys != nullptr) {
@@ -291,12 +236,12 @@ static void attend_rows(const PairedTile& tile) {
 }
 
 template <int R>
-static void attend_rows(const PairedTile& tile) {
+static void attend_rows(const AttendedTile& tile) {
   if (tile.soft_cap != 0.0f || tile.slope != nullptr) return attend_rows<true, R>(tile);
   attend_rows<false, R>(tile);
 }
 
-[[maybe_unused]] static void attend_pairs(const PairedTile& tile) {
+[[maybe_unused]] static void attend_pairs(const AttendedTile& tile) {
   switch (tile.rows) {
     case 1: return attend_rows<1>(tile);
     case 2: return attend_rows<2>(tile);

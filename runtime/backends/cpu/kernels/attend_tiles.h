@@ -68,7 +68,7 @@ struct KeptValues {
 
 /// Adds the weighted values of a tile that some rows see only in part. Values invisible to a row have weight 0, but 0 ·
 /// ∞ is NaN. If there are infinities, each row therefore gets a copy of the values without the invisible ones.
-static void add_seen_values(const PairedTile& tile, int first_row, int rows, const std::byte* weights,
+static void add_seen_values(const AttendedTile& tile, int first_row, int rows, const std::byte* weights,
                             const ValuePanel& values, float* result) {
   int begin = kPanel, end = 0;
   for (int r = first_row; r < first_row + rows; ++r) {
@@ -90,7 +90,7 @@ static void add_seen_values(const PairedTile& tile, int first_row, int rows, con
 
 /// Rows [first, first + rows), at most 16, for which the unit is configured.
 template <bool kIsShaped>
-static void attend_tile_rows(const PairedTile& tile, int first, int rows) {
+static void attend_tile_rows(const AttendedTile& tile, int first, int rows) {
   alignas(64) float scores[kTileSide * kPanel];
   alignas(64) std::byte weights[kTileSide * kWeightBytes];
   WideSums<MultiplyPairs, 4>::open();
@@ -121,7 +121,7 @@ static void attend_tile_rows(const PairedTile& tile, int first, int rows) {
   }
 }
 
-static void attend_on_tiles(const PairedTile& tile) {
+static void attend_on_tiles(const AttendedTile& tile) {
   const bool is_shaped = tile.soft_cap != 0.0f || tile.slope != nullptr;
   const int last_steps = static_cast<int>(tile.steps % kTileSide);
   int configured = 0;

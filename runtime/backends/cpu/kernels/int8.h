@@ -79,12 +79,25 @@ struct Int8Group {
   int32_t sum = 0;  // of the integers
 };
 
+/// A query in 16-bit integers: its scale, and −128 · Σ of the high and of the low parts.
+struct QueryScale {
+  float scale = 0.0f;
+  int32_t high_offset = 0;
+  int32_t low_offset = 0;
+};
+
 struct Int8Kernels {
   void (*few_rows)(const Int8FewRows&);
   void (*product)(const Int8Product&);
   void (*tiled_product)(const Int8Product&);  // the same for more rows; null without AMX
   /// `to_int8`: integers [count, rounded up to a step], padded with zeros.
   Int8Group (*quantise)(const float* values, int64_t count, int8_t* integers);
+  /// Attention over caches of integers, with products of bytes; null without an instruction for 16 lanes of them, where
+  /// tiles are decoded.
+  void (*attend)(const AttendedTile&) = nullptr;
+  /// Makes a row of AttendedTile::q of `count` values: integers of 16 bits in two parts of int8, [4 · steps] the high
+  /// one and [4 · steps] the low one, then QueryScale.
+  void (*split_query)(const float* q, int64_t count, int64_t steps, std::byte* dst) = nullptr;
 };
 
 /// Instruction sets of byte products, ascending; an `Isa` may occur with either of two.

@@ -186,18 +186,18 @@ struct SoftmaxTile {
   int64_t result_columns;  // a multiple of kStrip
 };
 
-/// Rows over one tile of keys and values in pairs of bfloat16 (kv_layout.h). Weights are powers of two, rounded to
-/// bfloat16: 2^(score · log2 e − origin).
-struct PairedTile {
-  const std::byte* q;          // [rows, 2 · steps] bfloat16
+/// Rows over one tile of keys and values in pairs of bfloat16 or in 8-bit integers (kv_layout.h). Weights are powers of
+/// two, rounded to fewer bits: 2^(score · log2 e − origin).
+struct AttendedTile {
+  const std::byte* q;          // [rows, 2 · steps] bfloat16, or rows of Int8Kernels::split_query
   int64_t q_stride;            // bytes
-  const std::byte* keys;       // [steps, kPanel, 2]
-  const std::byte* values;     // [kPanel / 2, columns, 2]
+  const std::byte* keys;       // [steps, kPanel, 2], or [steps, kPanel, 4] and the scales
+  const std::byte* values;     // [kPanel / 2, columns, 2], or [kPanel / 4, columns, 4] and the scales
   const std::byte* next_keys;  // of the next tile, for prefetching; or null, like next_values
   const std::byte* next_values;
   int64_t steps;
   int64_t columns;   // of values and result, a multiple of kStrip
-  int rows;          // 1 … Kernels::attended_rows
+  int rows;          // 1 … Kernels::attended_rows, or kTileRows with integers
   bool is_whole;     // every row sees the whole tile; otherwise row r sees the keys [begin[r], end[r])
   const int* begin;  // [rows]
   const int* end;
@@ -247,14 +247,14 @@ struct Kernels {
   bool bf16_pairs;    // bfloat16 weights are packed in pairs for `product_pairs`; otherwise x is float32
   bool joins_leaves;  // the products support `next_steps`: there are enough registers
 
-  ProductFunction product_pairs;            // weights and x bfloat16 pairs; null without `bf16_pairs`
-  FewRowsFunction few_rows_pairs;           // the same for few rows of a whole plan; null if tiles replace it
-  TiledFunction tiled_pairs;                // the same for all rows of a plan; null without AMX
-  void (*attend_pairs)(const PairedTile&);  // over caches in pairs; null without `bf16_pairs`
-  int attended_rows;                        // maximum rows of one call of it, at most kMostAttendedRows
-  ProductFunction product_f32;              // weights float32, x float32
-  ProductFunction product_bf16;             // weights bfloat16 (not paired), x float32
-  ProductFunction product_f16;              // weights float16, x float32
+  ProductFunction product_pairs;              // weights and x bfloat16 pairs; null without `bf16_pairs`
+  FewRowsFunction few_rows_pairs;             // the same for few rows of a whole plan; null if tiles replace it
+  TiledFunction tiled_pairs;                  // the same for all rows of a plan; null without AMX
+  void (*attend_pairs)(const AttendedTile&);  // over caches in pairs; null without `bf16_pairs`
+  int attended_rows;                          // maximum rows of one call of it, at most kMostAttendedRows
+  ProductFunction product_f32;                // weights float32, x float32
+  ProductFunction product_bf16;               // weights bfloat16 (not paired), x float32
+  ProductFunction product_f16;                // weights float16, x float32
   int streamed_rows;             // up to this many rows, the next four take all segments of many panels per call
   FewRowsFunction few_rows_f32;  // the same kinds of weights as above
   FewRowsFunction few_rows_bf16;
@@ -266,6 +266,9 @@ struct Kernels {
   void (*softmax_tile)(const SoftmaxTile&);
   /// dst[i] = result[i] / (sum of the 16 lanes of `sum`). `result` is [count], padded to a whole strip.
   void (*finish_attention)(const float* result, const float* sum, Row dst, int64_t count);
+  /// Tiles of keys and values in 8 bits (kv_layout.h) as float32: [padded, kPanel] and [kPanel, padded].
+  void (*decode_keys)(DType dtype, const std::byte* tile, int64_t padded, float* dst);
+  void (*decode_values)(DType dtype, const std::byte* tile, int64_t padded, float* dst);
   TransposeFunction transpose_16;     // elements of 16 bits
   TransposeFunction transpose_32;     // of 32 bits
   TransposeFunction transpose_pairs;  // of 16 bits: keys in pairs of columns, values in pairs of tokens

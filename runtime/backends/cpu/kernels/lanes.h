@@ -25,6 +25,7 @@ namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 #define LOCKSTEP_LANES_INLINE [[gnu::always_inline]] static inline
 
 constexpr int kLanes = 16;
+alignas(64) static constexpr float kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 #if defined(__AVX512F__)
 

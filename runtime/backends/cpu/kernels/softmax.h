@@ -7,8 +7,6 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-alignas(64) static constexpr float kLaneNumbers[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
 /// Sixteen scores of a row starting at column `at`: the input of the softmax.
 template <bool kIsShaped>
 LOCKSTEP_LANES_INLINE Lanes score_of(const SoftmaxTile& tile, int row, int at) {

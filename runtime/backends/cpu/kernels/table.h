@@ -3,6 +3,7 @@
 
 #include "runtime/backends/cpu/kernels/activation.h"
 #include "runtime/backends/cpu/kernels/attend.h"
+#include "runtime/backends/cpu/kernels/cache_codes.h"
 #include "runtime/backends/cpu/kernels/few_rows.h"
 #include "runtime/backends/cpu/kernels/product.h"
 #include "runtime/backends/cpu/kernels/recurrence.h"
@@ -34,12 +35,12 @@ constexpr Kernels make_kernels(Isa isa) {
     .product_f16 = product<Scalar<Float16>>, .streamed_rows = kStreamedRows, .few_rows_f32 = few_rows<Scalar<float>>,
     .few_rows_bf16 = few_rows<Scalar<BFloat16>>, .few_rows_f16 = few_rows<Scalar<Float16>>, .add_floats = add_floats,
     .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention,
-    .transpose_16 = transpose_16, .transpose_32 = transpose_32, .transpose_pairs = transpose_pairs, .convert = convert,
-    .add = add, .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off,
-    .match_magnitude = match_magnitude, .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm,
-    .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise, .decay = decay,
-    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
-    .rope_neighbours = rope_neighbours,
+    .decode_keys = decode_keys, .decode_values = decode_values, .transpose_16 = transpose_16,
+    .transpose_32 = transpose_32, .transpose_pairs = transpose_pairs, .convert = convert, .add = add,
+    .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off, .match_magnitude = match_magnitude,
+    .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm, .activate = activate, .gate = gate,
+    .convolve = convolve, .normalise = normalise, .decay = decay, .gate_tile = gate_tile, .add_routed = add_routed,
+    .route = route, .rope_halves = rope_halves, .rope_neighbours = rope_neighbours,
   };
 }
 

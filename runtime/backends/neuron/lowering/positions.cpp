@@ -1,7 +1,10 @@
 // Rotary positions, and writes to the caches.
+#include <fmt/format.h>
+
 #include "runtime/backends/neuron/lowering/arithmetic.h"
 #include "runtime/backends/neuron/lowering/cache.h"
 #include "runtime/backends/neuron/lowering/step.h"
+#include "runtime/core/cache_rows.h"
 
 namespace lockstep::neuron {
 namespace {
@@ -90,6 +93,12 @@ Result<void> lower_clamp_positions(const NodeView& node) {
 
 Result<void> lower_kv_append(const NodeView& node) {
   Builder& b = node.builder();
+  if (const TensorType& type = node.step().graph().value(node.node().operands.at(1)).type; has_row_scales(type.dtype)) {
+    return node.unsupported(
+        fmt::format("found a cache {}, rows in 8 bits with their scales, expected elements of the "
+                    "model's type; omit --kv-dtype",
+                    to_string(type)));
+  }
   const CacheShape cache = cache_of(node, 1);
   const Value rows = cache_rows(b, cache, node.operand(2), node.operand(3));
   node.set_state(1, b.put_rows(node.operand(1), rows, node.operand(0)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/backends/cpu/attention.h"
+#include "runtime/backends/cpu/row_encoder.h"
 #include "tests/runtime/backends/cpu/product_fixture.h"
 
 namespace lockstep::cpu {
@@ -37,8 +39,9 @@ struct AttentionSetup {
   bool has_sinks = false;
   bool has_slopes = false;
   int64_t ring_rows = 0;
-  bool is_flat = false;  // every q · k counts as 0: the weights are known exactly
-  std::byte memory{0};   // initial content of the caches; 0xff is NaN in every type
+  bool is_flat = false;             // every q · k counts as 0: the weights are known exactly
+  std::optional<DType> codes = {};  // of caches in 8 bits
+  std::byte memory{0};              // initial content of the caches; 0xff is NaN in every type
 };
 
 /// Two slots of a small cache, random tokens, and queries that depend on the token alone.
@@ -72,7 +75,9 @@ class AttentionFixture {
   int64_t columns() const { return static_cast<int64_t>(head_map.size()) * setup_.head_dim; }
   int64_t token_size() const { return kCacheHeads * setup_.head_dim; }
 
+  /// In 8 bits `k` and `v` become what the codes stand for.
   void append(int64_t slot, Range positions) {
+    if (setup_.codes) return append_codes(slot, positions);
     for (auto [tokens, cache] : {std::pair{&k, &keys_}, {&v, &values_}}) {
       const std::vector<std::byte> rows = encode(*tokens, dtype_);
       const auto row_bytes = token_size() * static_cast<int64_t>(size_of(dtype_));
@@ -131,6 +136,8 @@ class AttentionFixture {
   /// bfloat16, by 2^-9 of each and of their sum, unless they are powers of two.
   double tolerance() const {
     const double weights = keys_.pairs && !setup_.is_flat ? 0x1.1p-8 : 0.0;
+    if (setup_.codes)
+      return 4e-5;  // integers of 16 bits for queries and weights, where they are multiplied as they are
     return weights + (setup_.soft_cap > 0 || setup_.has_slopes ? 8e-6 : 4e-6);
   }
 
@@ -170,13 +177,30 @@ class AttentionFixture {
   }
 
  private:
+  void append_codes(int64_t slot, Range positions) {
+    const RowEncoder encoder(kernels_);
+    std::vector<std::byte> row(static_cast<size_t>(head_dim() + kRowScaleBytes));
+    for (auto [tokens, cache] : {std::pair{&k, &keys_}, {&v, &values_}}) {
+      const std::vector<std::byte> rows = encode(*tokens, dtype_);
+      for (int64_t at = positions.begin; at < positions.end; ++at) {
+        for (int64_t head = 0; head < kCacheHeads; ++head) {
+          const int64_t first = (slot * setup_.tokens + at) * token_size() + head * head_dim();
+          const std::byte* const from = rows.data() + first * static_cast<int64_t>(size_of(dtype_));
+          encoder.encode(cache->dtype, {from, dtype_}, head_dim(), row.data());
+          cache->write_codes(slot, at, head, row.data());
+          decode_cache_row(cache->dtype, row.data(), head_dim(), tokens->data() + first);
+        }
+      }
+    }
+  }
+
   static inline const std::vector<float> kSinks = {0.5f, -1.0f, 2.0f, 0.25f, -3.0f};
   static inline const std::vector<float> kSlopes = {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f};
 
   CacheLayout make_cache(CacheRole role, std::vector<std::byte>& memory) const {
     CacheLayout cache{.role = role,
-                      .dtype = dtype_,
-                      .pairs = kernels_.bf16_pairs && dtype_ == DType::kBFloat16,
+                      .dtype = setup_.codes.value_or(dtype_),
+                      .pairs = !setup_.codes && kernels_.bf16_pairs && dtype_ == DType::kBFloat16,
                       .slots = kSlots,
                       .heads = kCacheHeads,
                       .capacity = setup_.ring_rows > 0 ? setup_.ring_rows : setup_.tokens,

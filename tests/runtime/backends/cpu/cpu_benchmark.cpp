@@ -258,14 +258,15 @@ BENCHMARK(prefill_experts)
     ->UseManualTime()
     ->Iterations(iterations(9));
 
-/// Arguments: rows (the last positions of the context), context, head_dim, query heads per cache head.
+/// Arguments: rows (the last positions of the context), context, head_dim, query heads per cache head, bits of a key.
 void attention(benchmark::State& state) {
   const int64_t rows = state.range(0), context = state.range(1), head_dim = state.range(2), group = state.range(3);
+  const bool is_coded = state.range(4) == 8;
   const Kernels& kernels = kernels_for(best_isa());
   constexpr int64_t kHeads = 8;
   CacheLayout keys{.role = CacheRole::kKeys,
-                   .dtype = DType::kBFloat16,
-                   .pairs = kernels.bf16_pairs,
+                   .dtype = is_coded ? DType::kInt8 : DType::kBFloat16,
+                   .pairs = kernels.bf16_pairs && !is_coded,
                    .slots = 1,
                    .heads = kHeads,
                    .capacity = context,
@@ -302,15 +303,18 @@ void attention(benchmark::State& state) {
   state.counters["GB/s"] = cache_bytes / flops * state.counters["GFLOP/s"];  // of keys and values
 }
 BENCHMARK(attention)
-    ->ArgNames({"rows", "context", "head_dim", "group"})
-    ->Args({512, 512, 64, 4})
-    ->Args({512, 512, 64, 3})
-    ->Args({512, 2048, 64, 3})
-    ->Args({512, 2048, 128, 4})
-    ->Args({512, 8192, 64, 4})
-    ->Args({1, 8192, 64, 4})
-    ->Args({1, 8192, 64, 3})
-    ->Args({1, 8192, 128, 4})
+    ->ArgNames({"rows", "context", "head_dim", "group", "bits"})
+    ->Args({512, 512, 64, 4, 16})
+    ->Args({512, 512, 64, 3, 16})
+    ->Args({512, 2048, 64, 3, 16})
+    ->Args({512, 2048, 128, 4, 16})
+    ->Args({512, 8192, 64, 4, 16})
+    ->Args({512, 8192, 64, 4, 8})
+    ->Args({1, 8192, 64, 4, 16})
+    ->Args({1, 8192, 64, 3, 16})
+    ->Args({1, 8192, 128, 4, 16})
+    ->Args({1, 32768, 64, 4, 16})
+    ->Args({1, 32768, 64, 4, 8})
     ->UseManualTime()
     ->Iterations(iterations(9));
 
