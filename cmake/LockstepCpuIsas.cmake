@@ -1,12 +1,12 @@
-# The instruction sets in LOCKSTEP_CPU_ISAS, and the 8-bit ones that belong to them. They name the files
-# runtime/backends/cpu/kernels/isa_NAME.cpp and int8_NAME.cpp. The portable ones are always built.
+# The instruction sets in LOCKSTEP_CPU_ISAS, and the products of weights in codes that belong to them. They name the
+# files runtime/backends/cpu/kernels/isa_NAME.cpp and NAME.cpp. The portable ones are always built.
 include(CheckCXXCompilerFlag)
 
 set(LOCKSTEP_KNOWN_CPU_ISAS avx2 avx512 avx512_bf16 amx)  # ascending
-set(LOCKSTEP_INT8_OF_avx2 avx2 avx_vnni)
-set(LOCKSTEP_INT8_OF_avx512 avx512 avx512_vnni)
-set(LOCKSTEP_INT8_OF_avx512_bf16 avx512 avx512_vnni)
-set(LOCKSTEP_INT8_OF_amx amx)
+set(LOCKSTEP_CODED_OF_avx2 floats_avx2 bytes_avx2 bytes_avx_vnni)
+set(LOCKSTEP_CODED_OF_avx512 floats_avx512 bytes_avx512 bytes_avx512_vnni)
+set(LOCKSTEP_CODED_OF_avx512_bf16 floats_avx512 pairs_avx512_bf16 bytes_avx512 bytes_avx512_vnni)
+set(LOCKSTEP_CODED_OF_amx floats_avx512 pairs_avx512_bf16 bytes_amx)
 # A flag that a compiler may lack.
 set(LOCKSTEP_FLAG_OF_avx2 -mavx2)
 set(LOCKSTEP_FLAG_OF_avx512 -mavx512dq)
@@ -43,7 +43,7 @@ function(lockstep_find_native_isa result)
   set(${result} "${best}" PARENT_SCOPE)
 endfunction()
 
-function(lockstep_choose_cpu_isas isas int8_isas)
+function(lockstep_choose_cpu_isas isas coded_isas)
   set(chosen "${LOCKSTEP_CPU_ISAS}")
   string(REPLACE "," ";" chosen "${chosen}")
   if(chosen STREQUAL "all")
@@ -52,15 +52,15 @@ function(lockstep_choose_cpu_isas isas int8_isas)
     lockstep_find_native_isa(chosen)
   endif()
   list(REMOVE_ITEM chosen portable)
-  set(int8 portable)
+  set(coded floats_portable bytes_portable)
   foreach(isa IN LISTS chosen)
     if(NOT isa IN_LIST LOCKSTEP_KNOWN_CPU_ISAS)
       list(JOIN LOCKSTEP_KNOWN_CPU_ISAS ", " known)
       message(FATAL_ERROR "LOCKSTEP_CPU_ISAS: found ${isa}, expected all, native, or a list of portable, ${known}")
     endif()
-    list(APPEND int8 ${LOCKSTEP_INT8_OF_${isa}})
+    list(APPEND coded ${LOCKSTEP_CODED_OF_${isa}})
   endforeach()
-  list(REMOVE_DUPLICATES int8)
+  list(REMOVE_DUPLICATES coded)
   set(${isas} portable ${chosen} PARENT_SCOPE)
-  set(${int8_isas} ${int8} PARENT_SCOPE)
+  set(${coded_isas} ${coded} PARENT_SCOPE)
 endfunction()

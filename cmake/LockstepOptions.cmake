@@ -78,7 +78,7 @@ if(LOCKSTEP_WITH_TESTS)
 endif()
 
 include(LockstepCpuIsas)
-lockstep_choose_cpu_isas(LOCKSTEP_BUILT_ISAS LOCKSTEP_BUILT_INT8_ISAS)
+lockstep_choose_cpu_isas(LOCKSTEP_BUILT_ISAS LOCKSTEP_BUILT_CODED_ISAS)
 
 # The text of --version about the build.
 list(JOIN LOCKSTEP_BUILT_ISAS " " _isas)

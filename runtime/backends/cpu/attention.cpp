@@ -43,7 +43,7 @@ AttentionTask AttentionTask::make(const Kernels& kernels, const CacheLayout& key
                                   const std::vector<int64_t>& head_map) {
   AttentionTask task;
   task.kernels = &kernels;
-  task.integers = &int8_kernels_for(kernels.isa);
+  task.integers = &coded_kernels_for(kernels.isa, DotKind::kBytes);
   task.keys = keys;
   task.values = values;
   task.score = keys.pairs ? kernels.product_pairs : unpaired_product(kernels, keys.dtype);
@@ -248,7 +248,7 @@ void AttentionTask::run_joint_tile(const Run& run, const std::byte* queries, int
                     .origin = nullptr,
                     .sum = nullptr,
                     .result = nullptr};
-  const auto attend = is_paired() ? kernels->attend_pairs : integers->attend;
+  const auto attend = is_paired() ? kernels->attend_pairs : integers->attention.attend;
   for (int64_t first = 0; first < run.rows(); first += rows_of_kernel()) {
     tile.rows = static_cast<int>(std::min<int64_t>(rows_of_kernel(), run.rows() - first));
     for (int i = 0; !tile.is_whole && i < tile.rows; ++i) {

@@ -19,7 +19,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/backends/cpu/kernels/int8.h"
+#include "runtime/backends/cpu/kernels/coded.h"
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/tensor.h"
 #include "runtime/backends/cpu/thread_team.h"
@@ -44,7 +44,7 @@ struct AttentionRule {
 /// An attention node, ready to run.
 struct AttentionTask {
   const Kernels* kernels = nullptr;
-  const Int8Kernels* integers = nullptr;
+  const CodedKernels* integers = nullptr;
   ProductFunction score = nullptr;  // over tiles of keys
   ProductFunction weigh = nullptr;  // over tiles of values
   CacheLayout keys, values;

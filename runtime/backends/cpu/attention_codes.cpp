@@ -7,7 +7,7 @@ namespace lockstep::cpu {
 
 bool AttentionTask::multiplies_codes() const {
   const bool are_integers = keys.dtype == DType::kInt8 && values.dtype == DType::kInt8 && !values_in_keys;
-  return are_integers && integers->attend != nullptr && q.dtype != DType::kFloat32;
+  return are_integers && integers->attention.attend != nullptr && q.dtype != DType::kFloat32;
 }
 
 int64_t AttentionTask::q_row_bytes() const {
@@ -18,7 +18,7 @@ int64_t AttentionTask::q_row_bytes() const {
 void AttentionTask::split_query(ConstRow query, std::byte* dst) const {
   alignas(64) float floats[kMostCodedRow];
   kernels->convert(query, {reinterpret_cast<std::byte*>(floats), DType::kFloat32}, keys.head_dim);
-  integers->split_query(floats, keys.head_dim, keys.padded_dim() / 4, dst);
+  integers->attention.split_query(floats, keys.head_dim, keys.padded_dim() / 4, dst);
 }
 
 void AttentionTask::decode_tile(const Run& run, int64_t tile) const {

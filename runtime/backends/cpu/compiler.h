@@ -52,9 +52,10 @@ class Compiler {
   Result<void> lower(const Node& node);
 
   Result<void> lower_embedding(const Node& node);
+  Result<void> lower_coded_embedding(const Node& node);
   Result<void> lower_linear(const Node& node);
   Result<void> lower_linear_blocks(const Node& node);
-  Result<void> lower_linear_int8(const Node& node);
+  Result<void> lower_coded_linear(const Node& node);
   Result<void> lower_head_linear(const Node& node);
   void lower_join_heads(const Node& node);
   void lower_lookup(const Node& node);
@@ -118,6 +119,7 @@ class Compiler {
   void check_rows(const Node& node, graph::ValueId slot, graph::ValueId position, const device::RowLimits& limits);
   struct AttentionTask attention_task(const Node& node) const;
   Result<class ExpertTask> expert_task(const Node& node) const;
+  std::optional<class ExpertMatrix> expert_matrix(const Node& node, size_t operand) const;
   /// The states of a node that chooses tokens: `last_id` and `seen` are the numbers of those operands.
   sampling::SlotStates drawing_states(const Node& node, size_t last_id, size_t seen) const;
   /// The slots of the token rows that `node` reads, if they are known.

@@ -13,10 +13,6 @@ constexpr int64_t kTotalFloats = 32768;
 /// The cost of a panel of an expert, in rows: reading its weights takes as long as multiplying about eight.
 int64_t cost_of(int64_t rows) { return 8 + rows; }
 
-const std::byte* part_of(const PackedWeight& weight, int64_t expert) {
-  return weight.data + expert * weight.packing.bytes_of_part();
-}
-
 /// Rows [rows, kPanel] of sums, each times its factor.
 void scale_rows(float* sums, const float* factors, int64_t rows) {
   for (int64_t row = 0; row < rows; ++row) {
@@ -25,26 +21,26 @@ void scale_rows(float* sums, const float* factors, int64_t rows) {
 }
 
 /// The columns of a tile that exist in the matrix.
-int columns_of(const Packing& packing, int64_t column, Strips strips) {
-  return static_cast<int>(std::min(strips.size() * kStrip, packing.n - column));
+int columns_of(const ExpertMatrix& matrix, const ExpertTile& tile) {
+  return static_cast<int>(std::min(tile.strips.size() * kStrip, matrix.n() - tile.column()));
 }
 
 }  // namespace
 
-std::vector<ExpertLeaf> ExpertLeaf::whole(const Packing& down, const BlockSplit& split, int rank) {
+std::vector<ExpertLeaf> ExpertLeaf::whole(const ExpertMatrix& down, const BlockSplit& split, int rank) {
   std::vector<ExpertLeaf> leaves;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
     const int64_t expert = leaf.number - split.range_of(rank).begin;
-    leaves.push_back({leaf, expert, {0, down.steps()}, /*has_bias=*/true});
+    leaves.push_back({leaf, expert, down.range(), /*has_bias=*/true});
   }
   return leaves;
 }
 
-std::vector<ExpertLeaf> ExpertLeaf::blocks(const Packing& down, const BlockSplit& split, int rank, int64_t block) {
+std::vector<ExpertLeaf> ExpertLeaf::blocks(const ExpertMatrix& down, const BlockSplit& split, int rank, int64_t block) {
   std::vector<ExpertLeaf> leaves;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
-    const Range steps = steps_of_leaf(down, leaf.number - split.range_of(rank).begin, block);
-    leaves.push_back({leaf, std::nullopt, steps, /*has_bias=*/leaf.number == 0});
+    const Range range = down.range_of_leaf(leaf.number - split.range_of(rank).begin, block);
+    leaves.push_back({leaf, std::nullopt, range, /*has_bias=*/leaf.number == 0});
   }
   return leaves;
 }
@@ -53,13 +49,11 @@ ExpertTask::ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vec
     : kernels_(kernels),
       operands_(std::move(operands)),
       leaves_(std::move(leaves)),
-      experts_(operands_.gate.packing.parts),
+      experts_(operands_.gate.experts()),
       entries_(operands_.x.rows * operands_.most_per_row),
-      arranges_inner_(needs_arranging(operands_.down.packing, operands_.x.dtype)),
-      inner_stride_(operands_.down.packing.k * operands_.x.element_size()),
-      down_stride_(arranges_inner_ ? arranged_bytes(operands_.down.packing) : inner_stride_),
-      down_bytes_(operands_.down.packing.bytes_of_part()),
-      down_product_(product_for(kernels, operands_.down.packing)) {
+      arranges_inner_(operands_.down.needs_arranging(operands_.x.dtype)),
+      inner_stride_(operands_.down.k() * operands_.x.element_size()),
+      down_stride_(arranges_inner_ ? operands_.down.arranged_bytes() : inner_stride_) {
   for (const ExpertLeaf& leaf : leaves_) levels_ = std::max(levels_, leaf.tree.level + 1);
   const auto place = [this](int64_t bytes) {
     const int64_t at = shared_bytes_;
@@ -71,7 +65,7 @@ ExpertTask::ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vec
   rows_at_ = place(entries_ * static_cast<int64_t>(sizeof(int32_t)));
   routes_at_ = place(entries_ * kFloat);
   input_routes_at_ = place(operands_.routes_on_inputs ? entries_ * kFloat : 0);
-  x_at_ = place(entries_ * arranged_bytes(operands_.gate.packing));
+  x_at_ = place(entries_ * operands_.gate.arranged_bytes());
   inner_at_ = place(entries_ * inner_stride_);
   arranged_at_ = place(arranges_inner_ ? entries_ * down_stride_ : 0);
 }
@@ -90,7 +84,9 @@ ExpertTask::Lists ExpertTask::lists_in(std::byte* shared) const {
 int64_t ExpertTask::private_bytes() const {
   const int64_t rows = operands_.x.rows;
   const int64_t total_floats = std::max(kTotalFloats, rows * kPanel);
-  return sums_bytes(rows) + std::max(sums_bytes(rows), (total_floats + levels_ * rows * kPanel) * kFloat);
+  const int64_t steps =
+      std::max({operands_.gate.scratch_bytes(), operands_.up.scratch_bytes(), operands_.down.scratch_bytes()});
+  return steps + sums_bytes(rows) + std::max(sums_bytes(rows), (total_floats + levels_ * rows * kPanel) * kFloat);
 }
 
 void ExpertTask::group(std::byte* shared) const {
@@ -120,55 +116,52 @@ void ExpertTask::group(std::byte* shared) const {
 
 void ExpertTask::gather(std::byte* shared, Part part) const {
   const Lists lists = lists_in(shared);
-  const Packing& packing = operands_.gate.packing;
+  const ExpertMatrix& gate = operands_.gate;
   const Share share = share_of(lists.first[experts_], part);
   for (int64_t i = share.begin; i < share.end; ++i) {
-    arrange_row(kernels_, packing, operands_.x.const_row(lists.rows[i]), lists.x + i * arranged_bytes(packing));
+    gate.arrange(kernels_, operands_.x.const_row(lists.rows[i]), lists.x + i * gate.arranged_bytes());
   }
 }
 
 void ExpertTask::run_inner(std::byte* shared, std::byte* private_scratch, Part part) const {
   const Lists lists = lists_in(shared);
-  const Packing& packing = operands_.gate.packing;
+  const ExpertMatrix& gate = operands_.gate;
   int64_t active = 0, cost = 0;
   for (const int32_t* expert = lists.active; *expert >= 0; ++expert) {
     ++active;
     cost += cost_of(lists.entries_of(*expert).size());
   }
-  const bool whole = active * packing.panels() >= 8 * part.workers;  // as in share_of_strips
-  const int64_t units = whole ? packing.panels() : packing.strips();
+  const bool whole = active * gate.panels() >= 8 * part.workers;  // as in share_of_strips
+  const int64_t units = whole ? gate.panels() : gate.strips();
   const int64_t strips_of_unit = whole ? kPanelStrips : 1;
   const Share share = share_of(units * cost, part);
+  const int64_t steps = std::max(gate.scratch_bytes(), operands_.up.scratch_bytes());
   int64_t begin = 0;
   for (const int32_t* expert = lists.active; *expert >= 0; ++expert) {
     const int64_t expert_cost = cost_of(lists.entries_of(*expert).size());
     // The units whose cost starts inside the share.
     const auto strip_at = [&](int64_t at) {
       const int64_t unit = std::clamp<int64_t>((at - begin + expert_cost - 1) / expert_cost, 0, units);
-      return std::min(unit * strips_of_unit, packing.strips());
+      return std::min(unit * strips_of_unit, gate.strips());
     };
     for_panels({strip_at(share.begin), strip_at(share.end)}, [&](int64_t panel, Strips strips) {
-      run_inner_tile(lists, *expert, {panel, strips}, reinterpret_cast<float*>(private_scratch));
+      run_inner_tile(lists, {*expert, panel, strips}, reinterpret_cast<float*>(private_scratch + steps),
+                     private_scratch);
     });
     begin += units * expert_cost;
   }
 }
 
-void ExpertTask::run_inner_tile(const Lists& lists, int64_t expert, Tile tile, float* sums) const {
-  const Packing& packing = operands_.gate.packing;
-  const Range entries = lists.entries_of(expert);
-  const ProductFunction product = product_for(kernels_, packing);
+void ExpertTask::run_inner_tile(const Lists& lists, const ExpertTile& tile, float* sums, std::byte* scratch) const {
+  const ExpertMatrix& gate = operands_.gate;
+  const Range entries = lists.entries_of(tile.expert);
   float* const sums_of[] = {sums, sums + sums_bytes(operands_.x.rows) / kFloat};
-  const PackedWeight* const weights[] = {&operands_.gate, &operands_.up};
-  for (int i = 0; i < 2; ++i) {
-    Product task = product_of(packing, part_of(*weights[i], expert), tile.panel, tile.strips);
-    task.x_stride = arranged_bytes(packing);
-    task.x = lists.x + entries.begin * task.x_stride;
-    sum_rows(product, task, {0, packing.steps()}, entries.size(), sums_of[i]);
-  }
+  const ExpertRows x{lists.x + entries.begin * gate.arranged_bytes(), gate.arranged_bytes(), entries.size()};
+  gate.sum(kernels_, tile, gate.range(), x, sums_of[0], scratch);
+  operands_.up.sum(kernels_, tile, operands_.up.range(), x, sums_of[1], scratch);
   const DType type = operands_.x.dtype;
   const bool has_bias = operands_.gate_bias != nullptr;
-  const int64_t bias_at = (expert * packing.n + tile.column()) * operands_.x.element_size();
+  const int64_t bias_at = (tile.expert * gate.n() + tile.column()) * operands_.x.element_size();
   for (int64_t t = 0; t < tiles_of(entries.size()); ++t) {
     const Range rows = rows_of_tile(entries.size(), t);
     if (lists.input_routes != nullptr) {
@@ -180,7 +173,7 @@ void ExpertTask::run_inner_tile(const Lists& lists, int64_t expert, Tile tile, f
         {.gate = sums_of[0] + t * kTileFloats,
          .up = sums_of[1] + t * kTileFloats,
          .rows = static_cast<int>(rows.size()),
-         .columns = columns_of(packing, tile.column(), tile.strips),
+         .columns = columns_of(gate, tile),
          .gate_bias = has_bias ? operands_.gate_bias + bias_at : nullptr,
          .up_bias = has_bias ? operands_.up_bias + bias_at : nullptr,
          .bias_type = type,
@@ -193,30 +186,28 @@ void ExpertTask::run_inner_tile(const Lists& lists, int64_t expert, Tile tile, f
 
 void ExpertTask::arrange_inner(std::byte* shared, Part part) const {
   const Lists lists = lists_in(shared);
-  const Packing& packing = operands_.down.packing;
   const Share share = share_of(lists.first[experts_], part);
   for (int64_t i = share.begin; i < share.end; ++i) {
-    arrange_row(kernels_, packing, {lists.inner + i * inner_stride_, operands_.x.dtype},
-                lists.arranged + i * down_stride_);
+    operands_.down.arrange(kernels_, {lists.inner + i * inner_stride_, operands_.x.dtype},
+                           lists.arranged + i * down_stride_);
   }
 }
 
 void ExpertTask::run_down(std::byte* shared, std::byte* private_scratch, Part part) const {
   if (leaves_.empty()) return;
   const Lists lists = lists_in(shared);
-  for_panels(share_of_strips(operands_.down.packing.strips(), part), [&](int64_t panel, Strips strips) {
-    run_down_tile(lists, {panel, strips}, reinterpret_cast<float*>(private_scratch));
+  for_panels(share_of_strips(operands_.down.strips(), part), [&](int64_t panel, Strips strips) {
+    run_down_tile(lists, {0, panel, strips}, private_scratch);
   });
 }
 
-void ExpertTask::run_down_tile(const Lists& lists, Tile tile, float* scratch) const {
+void ExpertTask::run_down_tile(const Lists& lists, ExpertTile tile, std::byte* scratch) const {
   const int64_t rows = operands_.x.used_rows();
   if (rows == 0) return;
   const int64_t floats = rows * kPanel;  // of one total
-  float* const totals = scratch + sums_bytes(operands_.x.rows) / kFloat;
+  auto* const sums = reinterpret_cast<float*>(scratch + operands_.down.scratch_bytes());
+  float* const totals = sums + sums_bytes(operands_.x.rows) / kFloat;
   float* const stack = totals + std::max(kTotalFloats, operands_.x.rows * kPanel);
-  Product product = product_of(operands_.down.packing, operands_.down.data, tile.panel, tile.strips);
-  product.x_stride = down_stride_;
   const auto at_a_time = static_cast<size_t>(std::max<int64_t>(kTotalFloats / floats, 1));
   std::span<const ExpertLeaf> left = leaves_;
   while (!left.empty()) {
@@ -224,14 +215,15 @@ void ExpertTask::run_down_tile(const Lists& lists, Tile tile, float* scratch) co
     left = left.subspan(leaves.size());
     std::memset(totals, 0, leaves.size() * static_cast<size_t>(floats * kFloat));
     for (const int32_t* expert = lists.active; *expert >= 0; ++expert) {
-      add_expert(lists, *expert, leaves, product, tile.column(), scratch, totals);
+      tile.expert = *expert;
+      add_expert(lists, tile, leaves, sums, totals, scratch);
     }
     for (size_t i = 0; i < leaves.size(); ++i) {
       const float* top = push(leaves[i].tree, totals + static_cast<int64_t>(i) * floats, stack);
       if (leaves[i].tree.root < 0) continue;
       kernels_.finish_tile({.sums = top,
                             .rows = static_cast<int>(rows),
-                            .columns = columns_of(operands_.down.packing, tile.column(), tile.strips),
+                            .columns = columns_of(operands_.down, tile),
                             .bias = nullptr,
                             .bias_type = DType::kFloat32,
                             .dst = operands_.result.plane(leaves[i].tree.root).at(0, tile.column()),
@@ -255,34 +247,54 @@ float* ExpertTask::push(const TreeLeaf& leaf, const float* total, float* stack) 
   return top;
 }
 
-void ExpertTask::add_expert(const Lists& lists, int64_t expert, std::span<const ExpertLeaf> leaves, Product product,
-                            int64_t column, float* sums, float* totals) const {
+ExpertRows ExpertTask::down_rows(const Lists& lists, int64_t expert) const {
   const Range entries = lists.entries_of(expert);
-  product.weights += expert * down_bytes_;
-  product.x = (arranges_inner_ ? lists.arranged : lists.inner) + entries.begin * down_stride_;
+  const std::byte* const rows = arranges_inner_ ? lists.arranged : lists.inner;
+  return {rows + entries.begin * down_stride_, down_stride_, entries.size()};
+}
+
+void ExpertTask::add_expert(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
+                            float* totals, std::byte* scratch) const {
+  const ExpertMatrix& down = operands_.down;
   for (const ExpertLeaf& leaf : leaves) {
-    if (!leaf.expert || *leaf.expert == expert) {
+    if (!leaf.expert || *leaf.expert == tile.expert) {
       const bool has_bias = leaf.has_bias && operands_.down_bias != nullptr;
-      product.left = totals;
-      product.places = lists.rows + entries.begin;
-      product.routes = has_bias ? nullptr : lists.routes + entries.begin;
-      sum_rows(down_product_, product, leaf.steps, entries.size(), sums);
-      if (has_bias) add_biased(lists, expert, product.strips, column, sums, totals);
+      if (!has_bias && down.packed() != nullptr) {
+        add_in_product(lists, tile, leaf.range, sums, totals);
+      } else {
+        down.sum(kernels_, tile, leaf.range, down_rows(lists, tile.expert), sums, scratch);
+        add_routed(lists, tile, has_bias, sums, totals);
+      }
     }
     totals += operands_.x.used_rows() * kPanel;
   }
 }
 
-void ExpertTask::add_biased(const Lists& lists, int64_t expert, int strips, int64_t column, const float* sums,
+void ExpertTask::add_in_product(const Lists& lists, const ExpertTile& tile, Range steps, float* sums,
+                                float* totals) const {
+  const PackedWeight& down = *operands_.down.packed();
+  const Range entries = lists.entries_of(tile.expert);
+  const ExpertRows x = down_rows(lists, tile.expert);
+  Product product =
+      product_of(down.packing, down.data + tile.expert * down.packing.bytes_of_part(), tile.panel, tile.strips);
+  product.x = x.first;
+  product.x_stride = x.stride;
+  product.left = totals;
+  product.places = lists.rows + entries.begin;
+  product.routes = lists.routes + entries.begin;
+  sum_rows(product_for(kernels_, down.packing), product, steps, entries.size(), sums);
+}
+
+void ExpertTask::add_routed(const Lists& lists, const ExpertTile& tile, bool has_bias, const float* sums,
                             float* totals) const {
-  const Range entries = lists.entries_of(expert);
-  const int64_t n = operands_.down.packing.n;
+  const Range entries = lists.entries_of(tile.expert);
+  const int64_t bias_at = (tile.expert * operands_.down.n() + tile.column()) * operands_.x.element_size();
   for (int64_t t = 0; t < tiles_of(entries.size()); ++t) {
     const Range rows = rows_of_tile(entries.size(), t);
     kernels_.add_routed({.sums = sums + t * kTileFloats,
                          .rows = static_cast<int>(rows.size()),
-                         .columns = static_cast<int>(std::min<int64_t>(strips * kStrip, n - column)),
-                         .bias = operands_.down_bias + (expert * n + column) * operands_.x.element_size(),
+                         .columns = columns_of(operands_.down, tile),
+                         .bias = has_bias ? operands_.down_bias + bias_at : nullptr,
                          .bias_type = operands_.x.dtype,
                          .routes = lists.routes + entries.begin + rows.begin,
                          .places = lists.rows + entries.begin + rows.begin,

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/backends/cpu/linear.h"
+#include "runtime/backends/cpu/expert_matrix.h"
 
 namespace lockstep::cpu {
 
@@ -23,12 +23,12 @@ namespace lockstep::cpu {
 struct ExpertLeaf {
   TreeLeaf tree;
   std::optional<int64_t> expert;  // index among the rank's experts; empty: all
-  Range steps;                    // of down's K
+  Range range;                    // of down's K (ExpertMatrix)
   bool has_bias = false;
 
   /// The leaves of a moe_experts node: whole experts, or `block` columns of all.
-  static std::vector<ExpertLeaf> whole(const Packing& down, const BlockSplit& split, int rank);
-  static std::vector<ExpertLeaf> blocks(const Packing& down, const BlockSplit& split, int rank, int64_t block);
+  static std::vector<ExpertLeaf> whole(const ExpertMatrix& down, const BlockSplit& split, int rank);
+  static std::vector<ExpertLeaf> blocks(const ExpertMatrix& down, const BlockSplit& split, int rank, int64_t block);
 };
 
 /// The operands of a moe_experts node.
@@ -36,7 +36,7 @@ struct ExpertOperands {
   Tensor x;                              // [rows, d]
   Tensor route;                          // f32 [rows, experts of all ranks]
   const int32_t* slot = nullptr;         // [rows], negative: padding, whose routing is ignored; null: no padding
-  PackedWeight gate, up, down;           // parts: the rank's experts
+  ExpertMatrix gate, up, down;           // of the rank's experts; gate and up read the same rows
   const std::byte* gate_bias = nullptr;  // [experts · columns], like up_bias; down_bias is [experts · d]; all or none
   const std::byte* up_bias = nullptr;
   const std::byte* down_bias = nullptr;
@@ -77,22 +77,17 @@ class ExpertTask {
 
     Range entries_of(int64_t expert) const { return {first[expert], first[expert + 1]}; }
   };
-  struct Tile {
-    int64_t panel;
-    Strips strips;
-    int64_t column() const { return panel * kPanel + strips.begin * kStrip; }
-  };
-
   Lists lists_in(std::byte* shared) const;
-  void run_inner_tile(const Lists& lists, int64_t expert, Tile tile, float* sums) const;
-  void run_down_tile(const Lists& lists, Tile tile, float* scratch) const;
-  /// Adds an expert's parts of `leaves` to their totals, [leaves, rows in use, kPanel]. `product` holds the values
-  /// common to all experts and leaves.
-  void add_expert(const Lists& lists, int64_t expert, std::span<const ExpertLeaf> leaves, Product product,
-                  int64_t column, float* sums, float* totals) const;
-  /// Adds an expert's finished sums with its bias to the totals of a leaf.
-  void add_biased(const Lists& lists, int64_t expert, int strips, int64_t column, const float* sums,
-                  float* totals) const;
+  void run_inner_tile(const Lists& lists, const ExpertTile& tile, float* sums, std::byte* scratch) const;
+  void run_down_tile(const Lists& lists, ExpertTile tile, std::byte* scratch) const;
+  /// Adds the parts of `leaves` of the tile's expert to their totals, [leaves, rows in use, kPanel].
+  void add_expert(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
+                  float* totals, std::byte* scratch) const;
+  /// Sums a leaf, and adds it to its totals in the product itself.
+  void add_in_product(const Lists& lists, const ExpertTile& tile, Range steps, float* sums, float* totals) const;
+  /// Adds an expert's finished sums, with its bias if the leaf has one, to the totals of a leaf.
+  void add_routed(const Lists& lists, const ExpertTile& tile, bool has_bias, const float* sums, float* totals) const;
+  ExpertRows down_rows(const Lists& lists, int64_t expert) const;
   /// Merges the total of a leaf into the stack; returns the stack's top.
   float* push(const TreeLeaf& leaf, const float* total, float* stack) const;
 
@@ -103,8 +98,7 @@ class ExpertTask {
   int64_t entries_;  // upper bound of the lists' length
   int levels_ = 1;
   bool arranges_inner_;
-  int64_t inner_stride_, down_stride_, down_bytes_;  // of a row of inner, as run_down reads it, of an expert's weights
-  ProductFunction down_product_;
+  int64_t inner_stride_, down_stride_;  // of a row of inner, as run_down reads it
   int64_t active_at_ = 0, rows_at_ = 0, routes_at_ = 0, input_routes_at_ = 0, x_at_ = 0, inner_at_ = 0,
           arranged_at_ = 0, shared_bytes_ = 0;
 };

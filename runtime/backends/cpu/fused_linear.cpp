@@ -42,7 +42,7 @@ void FusedLinear::set_bias(const std::byte* values, DType type) {
 
 void FusedLinear::arrange_alone() {
   arranges_alone_ = true;
-  if (auto* plain = std::get_if<LinearTask>(&task_)) plain->arrange = true;
+  std::visit([](auto& of) { of.arrange = true; }, task_);
 }
 
 void FusedLinear::make_rows(MakeRow make_row) {

@@ -15,12 +15,12 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/backends/cpu/linear_int8.h"
+#include "runtime/backends/cpu/linear_coded.h"
 #include "runtime/backends/cpu/stealable_shares.h"
 
 namespace lockstep::cpu {
 
-/// Up to this many rows without a fused norm, each worker quantises all of them itself.
+/// Up to this many rows without a fused norm, each worker quantises or sums all of them itself.
 constexpr int64_t kRowsQuantisedTwice = 2;
 
 class FusedLinear {
@@ -29,7 +29,7 @@ class FusedLinear {
   using Tail = std::function<void(Range columns)>;
 
   explicit FusedLinear(LinearTask task) : task_(std::move(task)) {}
-  explicit FusedLinear(Int8LinearTask task) : task_(std::move(task)) {}
+  explicit FusedLinear(CodedLinearTask task) : task_(std::move(task)) {}
 
   void set_bias(const std::byte* values, DType type);
   /// Each worker arranges all rows of x itself.
@@ -61,7 +61,7 @@ class FusedLinear {
   template <typename Task>
   void run_strips(const Task& task, const std::byte* arranged, std::byte* scratch, Strips strips) const;
 
-  std::variant<LinearTask, Int8LinearTask> task_;
+  std::variant<LinearTask, CodedLinearTask> task_;
   MakeRow make_row_;
   bool arranges_alone_ = false;
   StealableShares shares_{0};  // without workers: no panels move

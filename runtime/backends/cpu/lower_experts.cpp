@@ -1,4 +1,6 @@
 // Lowering of a mixture of experts: routing and products.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "runtime/backends/cpu/compiler.h"
@@ -29,15 +31,30 @@ const int32_t* Compiler::slot_of(const Node& node) const {
   return is_of_tokens && slot_of_rows_ ? tensor(*slot_of_rows_).as<int32_t>() : nullptr;
 }
 
+std::optional<ExpertMatrix> Compiler::expert_matrix(const Node& node, size_t i) const {
+  const std::string& name = graph_.value(node.operands[i]).name;
+  if (const std::optional<CodedPacking> packing = coded_packing_of(kernels_, graph_, node, i)) {
+    const std::optional<CodedWeight> weight = store_.coded(name, *packing);
+    return weight ? std::optional<ExpertMatrix>(*weight) : std::nullopt;
+  }
+  const std::optional<PackedWeight> weight = store_.packed(name, *packing_of(kernels_, graph_, node, i));
+  return weight ? std::optional<ExpertMatrix>(*weight) : std::nullopt;
+}
+
 Result<ExpertTask> Compiler::expert_task(const Node& node) const {
-  PackedWeight weights[3];  // gate, up, down
+  ExpertMatrix weights[3];  // gate, up, down
   for (size_t i = 0; i < 3; ++i) {
-    const auto weight =
-        store_.packed(graph_.value(node.operands[i + 2]).name, *packing_of(kernels_, graph_, node, i + 2));
+    const std::optional<ExpertMatrix> weight = expert_matrix(node, i + 2);
     if (!weight) return not_a_weight(node, i + 2);
     weights[i] = *weight;
   }
-  const Packing& down = weights[2].packing;
+  const ExpertMatrix& down = weights[2];
+  if (!weights[0].reads_same_rows(weights[1])) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/backends/cpu] cannot compile {}: found gate and up of its experts in formats "
+                             "with different groups, expected the same groups; quantise them alike",
+                             graph_.name)};
+  }
   const BlockSplit split{node.integers("blocks")};
   std::vector<ExpertLeaf> leaves = node.text("leaf") == "expert"
                                        ? ExpertLeaf::whole(down, split, graph_.rank)

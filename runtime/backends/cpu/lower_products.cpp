@@ -6,9 +6,8 @@
 #include "runtime/backends/cpu/compiler.h"
 #include "runtime/backends/cpu/fused_linear.h"
 #include "runtime/backends/cpu/linear.h"
-#include "runtime/backends/cpu/linear_int8.h"
+#include "runtime/backends/cpu/linear_coded.h"
 #include "runtime/backends/cpu/packing.h"
-#include "runtime/graph/coded_weights.h"
 
 namespace lockstep::cpu {
 
@@ -46,7 +45,7 @@ Result<void> Compiler::add_product(const Node& node, FusedLinear product) {
 }
 
 Result<void> Compiler::lower_linear(const Node& node) {
-  if (graph::int8_group(graph_, node) > 0) return lower_linear_int8(node);
+  if (graph_.value(node.operands[1]).format) return lower_coded_linear(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   return add_product(node, FusedLinear(LinearTask::make(kernels_, *weight, LinearPlan::plain(weight->packing),
@@ -54,7 +53,7 @@ Result<void> Compiler::lower_linear(const Node& node) {
 }
 
 Result<void> Compiler::lower_linear_blocks(const Node& node) {
-  if (graph::int8_group(graph_, node) > 0) return lower_linear_int8(node);
+  if (graph_.value(node.operands[1]).format) return lower_coded_linear(node);
   const auto weight = store_.packed(graph_.value(node.operands[1]).name, *packing_of(kernels_, graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   LinearPlan plan =
@@ -63,16 +62,17 @@ Result<void> Compiler::lower_linear_blocks(const Node& node) {
                      FusedLinear(LinearTask::make(kernels_, *weight, std::move(plan), operand(node, 0), result(node))));
 }
 
-Result<void> Compiler::lower_linear_int8(const Node& node) {
-  const Int8Packing packing = *int8_packing_of(graph_, node, 1);
-  const Int8Weight weight{packing, store_.packed_int8(graph_.value(node.operands[1]).name, packing)};
-  if (weight.data == nullptr) return not_a_weight(node, 1);
+Result<void> Compiler::lower_coded_linear(const Node& node) {
+  const auto weight = store_.coded(graph_.value(node.operands[1]).name, *coded_packing_of(kernels_, graph_, node, 1));
+  if (!weight) return not_a_weight(node, 1);
   const Tensor x = operand(node, 0);
-  FusedLinear product(node.op == graph::Op::kLinear
-                          ? Int8LinearTask::plain(kernels_, weight, x, result(node))
-                          : Int8LinearTask::blocks(kernels_, weight, BlockSplit{node.integers("blocks")}, graph_.rank,
-                                                   x, result(node)));
-  if (x.rows <= kRowsQuantisedTwice) product.arrange_alone();
+  CodedLinearTask task = node.op == graph::Op::kLinear
+                             ? CodedLinearTask::plain(kernels_, *weight, x, result(node))
+                             : CodedLinearTask::blocks(kernels_, *weight, BlockSplit{node.integers("blocks")},
+                                                       graph_.rank, x, result(node));
+  const bool arranges_alone = task.arrange && x.rows <= kRowsQuantisedTwice;
+  FusedLinear product(std::move(task));
+  if (arranges_alone) product.arrange_alone();
   return add_product(node, std::move(product));
 }
 

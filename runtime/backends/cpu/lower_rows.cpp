@@ -8,6 +8,7 @@ namespace lockstep::cpu {
 
 Result<void> Compiler::lower_embedding(const Node& node) {
   const graph::Value& table = graph_.value(node.operands[1]);
+  if (table.format) return lower_coded_embedding(node);
   const std::optional<PackedWeight> packed = store_.any_packed(table.name);
   const Tensor rows = operand(node, 1);
   if (rows.data == nullptr && !packed) return not_a_weight(node, 1);
@@ -28,6 +29,26 @@ Result<void> Compiler::lower_embedding(const Node& node) {
       } else {
         unpack_row(packed->packing, packed->data, id, scratch->private_of(part));
         kernels->convert({scratch->private_of(part), dtype}, dst.row(row), width);
+      }
+    }
+  });
+  return ok();
+}
+
+Result<void> Compiler::lower_coded_embedding(const Node& node) {
+  const std::optional<CodedWeight> table = store_.any_coded(graph_.value(node.operands[1]).name);
+  if (!table) return not_a_weight(node, 1);
+  const float nothing = graph_.ranks > 1 ? -0.0f : 0.0f;  // as in `lower_embedding`
+  add_shared([table = *table, nothing, first = node.integer("first_row"), ids = operand(node, 0),
+              dst = result(node)](Part part) {
+    const Share share = share_of(dst.used_rows(), part);
+    for (int64_t row = share.begin; row < share.end; ++row) {
+      const int64_t id = int64_t{ids.as<int32_t>()[row]} - first;
+      auto* const to = reinterpret_cast<float*>(dst.at(row));
+      if (id < 0 || id >= table.packing.n * table.packing.parts) {
+        std::fill_n(to, dst.columns, nothing);
+      } else {
+        decode_coded_row(table.packing, table.data, id, to);
       }
     }
   });

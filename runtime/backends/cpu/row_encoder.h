@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/backends/cpu/kernels/int8.h"
+#include "runtime/backends/cpu/kernels/coded.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 
 namespace lockstep::cpu {
@@ -13,14 +13,15 @@ namespace lockstep::cpu {
 class RowEncoder {
  public:
   /// Borrows the kernels.
-  explicit RowEncoder(const Kernels& kernels) : kernels_(&kernels), integers_(&int8_kernels_for(kernels.isa)) {}
+  explicit RowEncoder(const Kernels& kernels)
+      : kernels_(&kernels), integers_(&coded_kernels_for(kernels.isa, DotKind::kBytes)) {}
 
   /// Writes `count` values, at most kMostCodedRow, as codes `dtype` and their scale.
   void encode(DType dtype, ConstRow values, int64_t count, std::byte* row) const;
 
  private:
   const Kernels* kernels_;
-  const Int8Kernels* integers_;
+  const CodedKernels* integers_;
 };
 
 }  // namespace lockstep::cpu

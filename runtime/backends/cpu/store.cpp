@@ -15,6 +15,14 @@ Error invalid(std::string message) {
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+/// The packing of a matrix that no product reads.
+CodedPacking table_packing(const TensorType& type, const WeightFormat& format) {
+  const int64_t columns = type.shape[1];
+  return {.n = type.shape[0],
+          .groups = {.columns = columns, .leaf = std::max<int64_t>(columns, 1), .width = format.group},
+          .format = format};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::create(std::span<const device::StepGraph> steps, const Kernels& kernels,
@@ -35,8 +43,11 @@ Result<void> Store::add_values(const graph::Graph& graph) {
   };
   for (const graph::Value& value : graph.values) {
     if (value.kind == graph::ValueKind::kWeight) {
-      const auto [found, is_new] = weights_.try_emplace(value.name, Weight{.type = value.type});
+      const auto [found, is_new] = weights_.try_emplace(value.name, Weight{.type = value.type, .format = value.format});
       if (!is_new && found->second.type != value.type) return disagree(value, found->second.type);
+      if (found->second.format != value.format) {
+        return invalid(fmt::format("two graphs disagree about the format of {}; use graphs of one model", value.name));
+      }
     }
     if (value.kind == graph::ValueKind::kState) {
       const auto [found, is_new] = state_index_.try_emplace(value.name, static_cast<int32_t>(states_.size()));
@@ -64,23 +75,16 @@ Result<void> Store::add_role(std::string_view name, CacheRole role) {
   return ok();
 }
 
-void Store::add_packing(Weight& weight, const Packing& packing) {
-  for (const Form& form : weight.panels) {
-    if (form.packing == packing) return;
-  }
-  weight.panels.push_back({packing});
-}
-
 Result<void> Store::add_uses(const graph::Graph& graph) {
   for (const graph::Node& node : graph.nodes) {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const graph::Value& value = graph.value(node.operands[i]);
       if (value.kind != graph::ValueKind::kWeight) continue;
       Weight& weight = weights_.find(value.name)->second;
-      if (const std::optional<Int8Packing> int8 = int8_packing_of(graph, node, i)) {
-        const bool is_known =
-            std::ranges::any_of(weight.integers, [&](const Int8Form& f) { return f.packing == *int8; });
-        if (!is_known) weight.integers.push_back({*int8});
+      if (const std::optional<CodedPacking> coded = coded_packing_of(kernels_, graph, node, i)) {
+        LOCKSTEP_TRY_VOID(add_coded(value, weight, *coded));
+      } else if (value.format) {
+        weight.is_table = true;
       } else if (const std::optional<Packing> packing = packing_of(kernels_, graph, node, i)) {
         add_packing(weight, *packing);
       } else if (node.op == graph::Op::kEmbedding) {
@@ -136,9 +140,10 @@ Result<void> Store::map_weights() {
   };
   for (auto& [name, weight] : weights_) {
     for (Form& form : weight.panels) form.offset = place(form.packing.bytes());
-    for (Int8Form& form : weight.integers) form.offset = place(form.packing.bytes());
-    // A table can be read from panels, but not from integers. Unused weights are stored unpacked.
-    const bool is_only_table = weight.panels.empty() && (weight.is_table || weight.integers.empty());
+    if (weight.format && weight.coded.empty()) weight.coded.push_back({table_packing(weight.type, *weight.format)});
+    for (CodedPanels& form : weight.coded) form.offset = place(form.packing.bytes());
+    // A table can be read from panels. Unused weights are stored unpacked.
+    const bool is_only_table = weight.panels.empty() && !weight.format;
     if (weight.needs_rows || is_only_table) weight.rows_offset = place(weight.type.bytes());
   }
   unset_weights_ = static_cast<int64_t>(weights_.size());
@@ -222,58 +227,6 @@ int64_t Store::lay_out_caches() {
   return bytes;
 }
 
-Result<Store::Weight*> Store::find_weight(std::string_view name, int64_t bytes) {
-  const auto found = weights_.find(name);
-  if (found == weights_.end()) {
-    return Error{ErrorKind::kNotFound,
-                 fmt::format("[runtime/backends/cpu] cannot set weight {}: no graph of this store has it", name)};
-  }
-  if (bytes != found->second.type.bytes()) {
-    return invalid(fmt::format("cannot set weight {}: found {} bytes, expected {} for {}", name, bytes,
-                               found->second.type.bytes(), to_string(found->second.type)));
-  }
-  return &found->second;
-}
-
-WeightPlace Store::place_of(const Weight& weight, const graph::Value& value) const {
-  WeightPlace place{.value = &value};
-  if (weight.rows_offset >= 0) place.rows = weight_memory_.data() + weight.rows_offset;
-  for (const Form& form : weight.panels)
-    place.panels.push_back(panel_form(form.packing, weight_memory_.data() + form.offset));
-  for (const Int8Form& form : weight.integers)
-    place.panels.push_back(int8_panel_form(kernels_, form.packing, weight_memory_.data() + form.offset));
-  return place;
-}
-
-void Store::mark_set(Weight& weight) {
-  if (!weight.is_set) --unset_weights_;
-  weight.is_set = true;
-}
-
-Result<void> Store::set_weight(std::string_view name, std::span<const std::byte> bytes) {
-  LOCKSTEP_TRY(Weight* const weight, find_weight(name, static_cast<int64_t>(bytes.size())));
-  if (!bytes.empty()) {
-    std::byte* const memory = weight_memory_.data();
-    for (const Form& form : weight->panels) pack(form.packing, bytes.data(), memory + form.offset);
-    for (const Int8Form& form : weight->integers) pack_int8(kernels_, form.packing, bytes.data(), memory + form.offset);
-    if (weight->rows_offset >= 0) std::memcpy(memory + weight->rows_offset, bytes.data(), bytes.size());
-  }
-  mark_set(*weight);
-  return ok();
-}
-
-Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& reader) {
-  std::vector<WeightPlace> places;
-  std::vector<Weight*> weights;
-  for (const graph::Value* value : device::weights_in_file_order(graph, reader)) {
-    LOCKSTEP_TRY(weights.emplace_back(), find_weight(value->name, value->type.bytes()));
-    places.push_back(place_of(*weights.back(), *value));
-  }
-  LOCKSTEP_TRY_VOID(load_weights(places, reader, team_));
-  for (Weight* const weight : weights) mark_set(*weight);
-  return ok();
-}
-
 std::optional<device::StateId> Store::find_state(std::string_view name) const {
   const auto found = state_index_.find(name);
   if (found == state_index_.end()) return std::nullopt;
@@ -321,37 +274,6 @@ device::MemoryReport Store::memory() const {
           .states_reserved = Bytes(dense_memory_.size() + cache_memory_.size() + written_memory_.size()),
           .states_resident = Bytes(dense_memory_.resident() + cache_memory_.resident() + written_memory_.resident()),
           .workspace = Bytes(workspace_)};
-}
-
-std::optional<PackedWeight> Store::packed(std::string_view name, const Packing& packing) const {
-  const auto found = weights_.find(name);
-  if (found == weights_.end()) return std::nullopt;
-  for (const Form& form : found->second.panels) {
-    if (form.packing == packing) return PackedWeight{packing, weight_memory_.data() + form.offset};
-  }
-  return std::nullopt;
-}
-
-std::optional<PackedWeight> Store::any_packed(std::string_view name) const {
-  const auto found = weights_.find(name);
-  if (found == weights_.end() || found->second.panels.empty()) return std::nullopt;
-  const Form& form = found->second.panels.front();
-  return PackedWeight{form.packing, weight_memory_.data() + form.offset};
-}
-
-const std::byte* Store::packed_int8(std::string_view name, const Int8Packing& packing) const {
-  const auto found = weights_.find(name);
-  if (found == weights_.end()) return nullptr;
-  for (const Int8Form& form : found->second.integers) {
-    if (form.packing == packing) return weight_memory_.data() + form.offset;
-  }
-  return nullptr;
-}
-
-const std::byte* Store::rows(std::string_view name) const {
-  const auto found = weights_.find(name);
-  if (found == weights_.end() || found->second.rows_offset < 0) return nullptr;
-  return weight_memory_.data() + found->second.rows_offset;
 }
 
 std::byte* Store::dense_state(std::string_view name) const {

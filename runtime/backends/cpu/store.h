@@ -1,5 +1,5 @@
 // The weights and states of one rank. Weights share one mapping of huge pages, each in the forms read by the graphs
-// (packed panels, 8-bit integers, rows). KV caches are in reserved regions (kv_layout.h), small states one after the
+// (packed panels, panels of codes, rows). KV caches are in reserved regions (kv_layout.h), small states one after the
 // other.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/backends/cpu/int8_packing.h"
+#include "runtime/backends/cpu/coded_packing.h"
 #include "runtime/backends/cpu/kv_layout.h"
 #include "runtime/backends/cpu/memory.h"
 #include "runtime/backends/cpu/packing.h"
@@ -48,7 +48,8 @@ class Store final : public device::Store, public device::SlotTransfer {
   /// For the compiler. Each returns empty (or null) when the store lacks the value.
   std::optional<PackedWeight> packed(std::string_view name, const Packing& packing) const;
   std::optional<PackedWeight> any_packed(std::string_view name) const;
-  const std::byte* packed_int8(std::string_view name, const Int8Packing& packing) const;
+  std::optional<CodedWeight> coded(std::string_view name, const CodedPacking& packing) const;
+  std::optional<CodedWeight> any_coded(std::string_view name) const;
   const std::byte* rows(std::string_view name) const;
   std::byte* dense_state(std::string_view name) const;
   const CacheLayout* cache(std::string_view name) const;
@@ -63,17 +64,18 @@ class Store final : public device::Store, public device::SlotTransfer {
     Packing packing;
     int64_t offset = 0;
   };
-  struct Int8Form {
-    Int8Packing packing;
+  struct CodedPanels {
+    CodedPacking packing;
     int64_t offset = 0;
   };
   struct Weight {
     TensorType type;
+    std::optional<WeightFormat> format = std::nullopt;
     bool needs_rows = false;
     bool is_table = false;     // read by `embedding`, which also supports panels
     int64_t rows_offset = -1;  // in the mapping
     std::vector<Form> panels = {};
-    std::vector<Int8Form> integers = {};
+    std::vector<CodedPanels> coded = {};
     bool is_set = false;
   };
   /// How rows are appended to a cache.
@@ -99,6 +101,9 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<void> add_uses(const graph::Graph& graph);
   Result<void> add_role(std::string_view name, CacheRole role);
   static void add_packing(Weight& weight, const Packing& packing);
+  /// All forms of a weight must have the same groups.
+  Result<void> add_coded(const graph::Value& value, Weight& weight, const CodedPacking& packing);
+  Result<void> quantise_weight(std::string_view name, const Weight& weight, std::span<const std::byte> bytes);
   Result<Weight*> find_weight(std::string_view name, int64_t bytes);
   WeightPlace place_of(const Weight& weight, const graph::Value& value) const;
   void mark_set(Weight& weight);

@@ -30,22 +30,51 @@ class Buffer {
   int64_t bytes_ = 0;
 };
 
+/// Calls `pack(panel, first row of the panel, counted from the first of `rows`)` for every panel in `rows`.
+template <typename Pack>
+void for_panels_in(const device::PanelRows& form, Range rows, Pack pack) {
+  for (int64_t panel = form.panel_of(rows.begin); panel < form.panels() && form.rows_of(panel).begin < rows.end;
+       ++panel) {
+    pack(panel, form.rows_of(panel).begin - rows.begin);
+  }
+}
+
 /// Packs the rows at `src` into every form of a weight.
 void pack_rows(const WeightPlace& place, int64_t row_bytes, Range rows, const std::byte* src) {
   for (const PanelForm& form : place.panels) {
-    for (int64_t panel = form.rows.panel_of(rows.begin);
-         panel < form.rows.panels() && form.rows.rows_of(panel).begin < rows.end; ++panel) {
-      form.pack(panel, src + (form.rows.rows_of(panel).begin - rows.begin) * row_bytes);
-    }
+    for_panels_in(form.rows, rows, [&](int64_t panel, int64_t row) { form.pack(panel, src + row * row_bytes); });
   }
   if (place.rows != nullptr && !place.panels.empty()) {
     std::memcpy(place.rows + rows.begin * row_bytes, src, static_cast<size_t>(rows.size() * row_bytes));
   }
 }
 
+/// Memory for codes and what their groups have, of some rows.
+class CodedBuffer {
+ public:
+  CodedRows of(int64_t rows, const ColumnGroups& groups, GroupOffset offset) {
+    codes_.resize(static_cast<size_t>(rows * groups.columns));
+    scales_.resize(static_cast<size_t>(rows * groups.count()));
+    offsets_.resize(offset == GroupOffset::kNone ? 0 : scales_.size());
+    return {codes_, scales_, offsets_};
+  }
+
+ private:
+  std::vector<uint8_t> codes_;
+  std::vector<float> scales_, offsets_;
+};
+
+/// The rows of `all` from `row` on.
+CodedRows rows_from(const CodedRows& all, const ColumnGroups& groups, int64_t row) {
+  const auto scales = static_cast<size_t>(row * groups.count());
+  return {all.codes.subspan(static_cast<size_t>(row * groups.columns)), all.scales.subspan(scales),
+          all.offsets.empty() ? all.offsets : all.offsets.subspan(scales)};
+}
+
 device::WeightRows rows_of(const WeightPlace& place) {
   device::WeightRows rows{.value = place.value};
   for (const PanelForm& form : place.panels) rows.panels.push_back(form.rows);
+  for (const CodedForm& form : place.coded) rows.panels.push_back(form.rows);
   return rows;
 }
 
@@ -65,8 +94,20 @@ struct Job {
     return all;
   }
 
-  Result<void> read_block(const device::WeightBlock& block, Buffer& buffer) const {
+  Result<void> read_codes(const WeightPlace& place, Range rows_read, CodedBuffer& buffer) const {
+    const ColumnGroups& groups = place.coded.front().groups;
+    const CodedRows read = buffer.of(rows_read.size(), groups, place.value->format->offset);
+    LOCKSTEP_TRY_VOID(reader.read_codes(*place.value, groups, rows_read, read));
+    for (const CodedForm& form : place.coded) {
+      for_panels_in(form.rows, rows_read,
+                    [&](int64_t panel, int64_t row) { form.pack(panel, rows_from(read, groups, row)); });
+    }
+    return ok();
+  }
+
+  Result<void> read_block(const device::WeightBlock& block, Buffer& buffer, CodedBuffer& codes) const {
     const WeightPlace& place = places[block.weight];
+    if (!place.coded.empty()) return read_codes(place, block.rows, codes);
     const int64_t row_bytes = rows[block.weight].row_bytes();
     const int64_t bytes = block.rows.size() * row_bytes;
     const bool straight = place.panels.empty();
@@ -84,10 +125,32 @@ PanelForm panel_form(const Packing& packing, std::byte* dst) {
           .pack = [packing, dst](int64_t panel, const std::byte* src) { pack_panel(packing, panel, src, dst); }};
 }
 
-PanelForm int8_panel_form(const Kernels& kernels, const Int8Packing& packing, std::byte* dst) {
-  return {.rows = {packing.n, 1, kPanel}, .pack = [&kernels, packing, dst](int64_t panel, const std::byte* src) {
-            pack_int8_panel(kernels, packing, panel, src, dst);
-          }};
+CodedForm coded_form(const CodedPacking& packing, std::byte* dst) {
+  return {.rows = {packing.n, packing.parts, kPanel},
+          .groups = packing.groups,
+          .pack = [packing, dst](int64_t panel, const CodedRows& src) { pack_coded_panel(packing, panel, src, dst); }};
+}
+
+void pack_quantised(const graph::Value& weight, const CodedForm& form, std::span<const std::byte> src) {
+  const ColumnGroups& groups = form.groups;
+  CodedBuffer buffer;
+  std::vector<float> floats(static_cast<size_t>(groups.columns));
+  const auto row_bytes = static_cast<size_t>(groups.columns) * size_of(weight.type.dtype);
+  for (int64_t panel = 0; panel < form.rows.panels(); ++panel) {
+    const Range rows = form.rows.rows_of(panel);
+    const CodedRows made = buffer.of(rows.size(), groups, GroupOffset::kNone);
+    for (int64_t row = 0; row < rows.size(); ++row) {
+      convert_elements(src.data() + static_cast<size_t>(rows.begin + row) * row_bytes, weight.type.dtype,
+                       reinterpret_cast<std::byte*>(floats.data()), DType::kFloat32, floats.size());
+      const CodedRows to = rows_from(made, groups, row);
+      for (int64_t group = 0; group < groups.count(); ++group) {
+        const Range columns = groups.of(group);
+        to.scales[static_cast<size_t>(group)] =
+            quantise(*weight.format, floats.data() + columns.begin, columns.size(), to.codes.data() + columns.begin);
+      }
+    }
+    form.pack(panel, made);
+  }
 }
 
 Result<void> load_weights(std::span<const WeightPlace> places, const device::WeightReader& reader, ThreadTeam& team) {
@@ -96,7 +159,8 @@ Result<void> load_weights(std::span<const WeightPlace> places, const device::Wei
       [](void* self, Part part) {
         Job& own = *static_cast<Job*>(self);
         Buffer buffer;
-        own.loading.work(part, [&](const device::WeightBlock& block) { return own.read_block(block, buffer); });
+        CodedBuffer codes;
+        own.loading.work(part, [&](const device::WeightBlock& block) { return own.read_block(block, buffer, codes); });
       },
       &job);
   return job.loading.result();

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/backends/cpu/int8_packing.h"
+#include "runtime/backends/cpu/coded_packing.h"
 #include "runtime/backends/cpu/packing.h"
 #include "runtime/backends/cpu/thread_team.h"
 #include "runtime/device/weight_blocks.h"
@@ -26,14 +26,27 @@ struct PanelForm {
 /// Panels of floating-point numbers; `dst` is the whole packed matrix.
 PanelForm panel_form(const Packing& packing, std::byte* dst);
 
-/// Panels of 8-bit integers; `dst` as above. Borrows `kernels`.
-PanelForm int8_panel_form(const Kernels& kernels, const Int8Packing& packing, std::byte* dst);
+/// The same of a weight in codes.
+struct CodedForm {
+  device::PanelRows rows;
+  ColumnGroups groups;
+  /// `src` begins with the panel's first row. Thread-safe.
+  std::function<void(int64_t panel, const CodedRows& src)> pack;
+};
 
-/// A weight and its destination memory. Borrows everything.
+/// Panels of codes; `dst` as above.
+CodedForm coded_form(const CodedPacking& packing, std::byte* dst);
+
+/// Quantises `src`, row-major elements of a weight with a format that `quantise` supports, and packs it.
+void pack_quantised(const graph::Value& weight, const CodedForm& form, std::span<const std::byte> src);
+
+/// A weight and its destination memory: as elements, or in codes, of which all forms have the same groups. Borrows
+/// everything.
 struct WeightPlace {
   const graph::Value* value = nullptr;
   std::byte* rows = nullptr;  // row-major; null: not needed
   std::vector<PanelForm> panels = {};
+  std::vector<CodedForm> coded = {};
 };
 
 /// Reads and packs every place with all workers of `team` (the calling thread is one). Fails with the first error of

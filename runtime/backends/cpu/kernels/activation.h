@@ -134,7 +134,7 @@ static void gate_tile(const GatedTile& tile) {
 
 static void add_routed(const RoutedTile& tile) {
   for (int64_t i = 0; i < tile.columns; i += kLanes) {
-    const Lanes bias = bias_at(tile.bias, tile.bias_type, i, tile.columns - i);
+    const Lanes bias = tile.bias != nullptr ? bias_at(tile.bias, tile.bias_type, i, tile.columns - i) : zero();
     for (int row = 0; row < tile.rows; ++row) {
       float* total = tile.totals + tile.places[row] * kPanel + i;
       store(total, fma(splat(tile.routes[row]), load(tile.sums + row * kPanel + i) + bias, load(total)));

@@ -1,5 +1,5 @@
-// Attention of up to 6 rows over one tile of 8-bit integers, with products of bytes. Included by int8_*.cpp files of
-// instruction sets with AVX-512 VNNI after product_int8.h.
+// Attention of up to 6 rows over one tile of 8-bit integers, with products of bytes. Included by bytes_*.cpp files of
+// instruction sets with AVX-512 VNNI after dots_bytes.h.
 //
 //   query     16-bit integers of one scale in two parts: 256 · high + low        quantised once for all tiles
 //   score     (256 · Σ high · key + Σ low · key) · scale of the key · scale of the query
@@ -11,14 +11,15 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/attend_exponents.h"
-#include "runtime/backends/cpu/kernels/int8.h"
+#include "runtime/backends/cpu/kernels/coded.h"
+#include "runtime/backends/cpu/kernels/dots_bytes.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
-#include "runtime/backends/cpu/kernels/product_int8.h"
 
 #if defined(__AVX512VNNI__)
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
+constexpr int kCodeColumns = columns_of_step(DotKind::kBytes);
 constexpr int kTokenGroups = kPanel / 4;  // of a tile: four tokens are multiplied by one instruction
 constexpr float kMostQuery = 32512.0f;    // 127 · 256
 constexpr float kMostWeight = 65535.0f;
@@ -29,6 +30,8 @@ struct CodeWeights {
   alignas(64) uint8_t low[kTileRows * kPanel];
   float scale[kTileRows];
 };
+
+LOCKSTEP_LANES_INLINE Step codes_at(const std::byte* p) { return _mm512_loadu_si512(p); }
 
 LOCKSTEP_LANES_INLINE __m512i four_at(const void* p) {
   int32_t four;
@@ -58,8 +61,8 @@ LOCKSTEP_LANES_INLINE Lanes exp2(Lanes x) {
 template <int R>
 static void code_products(const AttendedTile& tile, float* products) {
   constexpr int V = 2;  // strips at a time: two sums for each
-  const int64_t part_bytes = tile.steps * kInt8Columns;
-  const float* const scales = reinterpret_cast<const float*>(tile.keys + tile.steps * kPanel * kInt8Columns);
+  const int64_t part_bytes = tile.steps * kCodeColumns;
+  const float* const scales = reinterpret_cast<const float*>(tile.keys + tile.steps * kPanel * kCodeColumns);
   const std::byte* ahead = tile.next_keys != nullptr ? tile.next_keys : tile.keys;
   for (int first = 0; first < kPanelStrips; first += V) {
     Integers high[R][V], low[R][V];
@@ -73,14 +76,14 @@ static void code_products(const AttendedTile& tile, float* products) {
         low[r][v] = splat_integer(query[r].low_offset);
       }
     }
-    const std::byte* keys = tile.keys + first * kInt8StripStep;
+    const std::byte* keys = tile.keys + first * kLineBytes;
     const std::byte* q = tile.q;
     for (int64_t step = 0; step < tile.steps; ++step) {
       __m512i key[V];
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) {
-        key[v] = load_step(keys + v * kInt8StripStep);
-        __builtin_prefetch(ahead + v * kInt8StripStep, 0, 2);
+        key[v] = codes_at(keys + v * kLineBytes);
+        __builtin_prefetch(ahead + v * kLineBytes, 0, 2);
       }
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
@@ -92,9 +95,9 @@ static void code_products(const AttendedTile& tile, float* products) {
           low[r][v] = dot(low[r][v], key[v], low_part);
         }
       }
-      keys += kPanelStrips * kInt8StripStep;
-      ahead += V * kInt8StripStep;
-      q += kInt8Columns;
+      keys += kPanelStrips * kLineBytes;
+      ahead += V * kLineBytes;
+      q += kCodeColumns;
     }
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
@@ -151,14 +154,14 @@ static void add_coded_values(const AttendedTile& tile, const CodeWeights& weight
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) high[r][v] = low[r][v] = splat_integer(0);
   }
-  const std::byte* values = tile.values + column * kInt8Columns;
-  const std::byte* ahead = (tile.next_values != nullptr ? tile.next_values : tile.values) + column * kInt8Columns;
+  const std::byte* values = tile.values + column * kCodeColumns;
+  const std::byte* ahead = (tile.next_values != nullptr ? tile.next_values : tile.values) + column * kCodeColumns;
   for (int group = 0; group < kTokenGroups; ++group) {
     __m512i value[V];
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) {
-      value[v] = load_step(values + v * kInt8StripStep);
-      __builtin_prefetch(ahead + v * kInt8StripStep, 0, 2);
+      value[v] = codes_at(values + v * kLineBytes);
+      __builtin_prefetch(ahead + v * kLineBytes, 0, 2);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -170,8 +173,8 @@ static void add_coded_values(const AttendedTile& tile, const CodeWeights& weight
         low[r][v] = dot(low[r][v], low_part, value[v]);
       }
     }
-    values += tile.columns * kInt8Columns;
-    ahead += tile.columns * kInt8Columns;
+    values += tile.columns * kCodeColumns;
+    ahead += tile.columns * kCodeColumns;
   }
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -216,7 +219,7 @@ static void attend_codes(const AttendedTile& tile) {
 }
 
 static void split_query(const float* q, int64_t count, int64_t steps, std::byte* dst) {
-  const int64_t padded = steps * kInt8Columns;
+  const int64_t padded = steps * kCodeColumns;
   Lanes most = zero(), poison = zero();
   const auto values = [&](int64_t i) {
     return count - i >= kLanes ? load(q + i) : load(q + i, static_cast<int>(count - i));

@@ -9,7 +9,7 @@
 
 namespace lockstep::cpu {
 
-/// One instruction set of a table. `Table` is Kernels or Int8Kernels.
+/// One instruction set of a table. `Table` is Kernels or CodedKernels.
 template <typename Table>
 struct BuiltKernels {
   std::string_view isa;

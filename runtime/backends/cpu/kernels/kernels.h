@@ -164,7 +164,7 @@ struct RoutedTile {
   const float* sums;  // [rows, kPanel]
   int rows;
   int columns;            // at most kPanel
-  const std::byte* bias;  // [columns] of `bias_type`
+  const std::byte* bias;  // [columns] of `bias_type`, or null
   DType bias_type;
   const float* routes;    // [rows]
   const int32_t* places;  // [rows]: row of `totals`
@@ -189,7 +189,7 @@ struct SoftmaxTile {
 /// Rows over one tile of keys and values in pairs of bfloat16 or in 8-bit integers (kv_layout.h). Weights are powers of
 /// two, rounded to fewer bits: 2^(score · log2 e − origin).
 struct AttendedTile {
-  const std::byte* q;          // [rows, 2 · steps] bfloat16, or rows of Int8Kernels::split_query
+  const std::byte* q;          // [rows, 2 · steps] bfloat16, or rows of CodeAttention::split_query
   int64_t q_stride;            // bytes
   const std::byte* keys;       // [steps, kPanel, 2], or [steps, kPanel, 4] and the scales
   const std::byte* values;     // [kPanel / 2, columns, 2], or [kPanel / 4, columns, 4] and the scales

@@ -10,7 +10,6 @@
 #include "runtime/backends/cpu/attention.h"
 #include "runtime/backends/cpu/experts.h"
 #include "runtime/backends/cpu/linear.h"
-#include "runtime/backends/cpu/linear_int8.h"
 #include "runtime/backends/cpu/memory.h"
 #include "tests/runtime/backends/cpu/benchmark_limits.h"
 
@@ -116,70 +115,6 @@ BENCHMARK(gemm)
     ->UseManualTime()
     ->Iterations(iterations(15));
 
-/// A product in 8 bits of bfloat16 rows, plain or in leaves of `block` columns.
-struct Int8Bench {
-  Kernels kernels = kernels_for(best_isa());
-  Int8Packing packing;
-  Mapping weights, x, result, arranged, scratch;
-  std::unique_ptr<Int8LinearTask> task;
-
-  Int8Bench(int64_t group, int64_t rows, int64_t n, int64_t k, int64_t block)
-      : packing{.n = n,
-                .groups = {.columns = k, .leaf = block > 0 ? block : k, .width = group},
-                .dtype = DType::kBFloat16} {
-    weights = filled(packing.bytes(), DType::kFloat32);
-    x = filled(rows * k * 2, DType::kBFloat16);
-    result = filled(rows * n * 4, DType::kFloat32);
-    const Tensor from = tensor_over(x, DType::kBFloat16, rows, k), to = tensor_over(result, DType::kFloat32, rows, n);
-    const Int8Weight weight{packing, weights.data()};
-    const BlockSplit split{{0, block > 0 ? (k + block - 1) / block : 1}};
-    task = std::make_unique<Int8LinearTask>(block > 0 ? Int8LinearTask::blocks(kernels, weight, split, 0, from, to)
-                                                      : Int8LinearTask::plain(kernels, weight, from, to));
-    arranged = filled(task->arranged_bytes(), DType::kFloat32);
-    scratch = filled(task->private_bytes(), DType::kFloat32);
-  }
-
-  void run() {
-    task->arrange_rows(arranged.data(), {0, 1});
-    task->run(arranged.data(), scratch.data(), task->share({0, 1}));
-  }
-};
-
-/// Arguments: group, rows, n, k, block (0: plain).
-void matvec_int8(benchmark::State& state) {
-  Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
-  run_beside_reads(state, static_cast<double>(bench.packing.bytes()), [&] { bench.run(); });
-}
-BENCHMARK(matvec_int8)
-    ->ArgNames({"group", "rows", "n", "k", "block"})
-    ->Args({128, 1, 65536, 2048, 0})
-    ->Args({64, 1, 65536, 2048, 0})
-    ->Args({128, 1, 16384, 8192, 128})
-    ->Args({64, 1, 65536, 2048, 64})
-    ->Args({128, 4, 65536, 2048, 0})
-    ->Args({128, 8, 65536, 2048, 0})
-    ->UseManualTime()
-    ->Iterations(iterations(9));
-
-/// The ratio is to the peak of dots of bytes, twice that of pairs of bfloat16.
-void gemm_int8(benchmark::State& state) {
-  Int8Bench bench(state.range(0), state.range(1), state.range(2), state.range(3), state.range(4));
-  const double flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3));
-  run_beside_peak(
-      state, [] { return 2 * register_peak(/*pairs=*/true); }, flops, [&] { bench.run(); });
-}
-BENCHMARK(gemm_int8)
-    ->ArgNames({"group", "rows", "n", "k", "block"})
-    ->Args({128, 256, 2048, 2048, 0})
-    ->Args({64, 256, 2048, 2048, 0})
-    ->Args({32, 256, 2048, 2048, 0})
-    ->Args({256, 256, 2048, 2048, 0})
-    ->Args({128, 256, 2048, 8192, 128})
-    ->Args({128, 256, 2048, 8192, 256})
-    ->Args({64, 256, 2048, 2048, 64})
-    ->UseManualTime()
-    ->Iterations(iterations(9));
-
 /// A layer of experts [2048 → columns → 2048], of which each row chooses some, in leaves of 128 columns.
 struct ExpertBench {
   static constexpr int64_t kHidden = 2048, kBlock = 128;
@@ -204,9 +139,9 @@ struct ExpertBench {
     result = filled(rows * kHidden * 4, DType::kFloat32);
     ExpertOperands operands{.x = tensor_over(x, DType::kBFloat16, rows, kHidden),
                             .route = tensor_over(route, DType::kFloat32, rows, experts),
-                            .gate = {inner, gate.data()},
-                            .up = {inner, up.data()},
-                            .down = {outer, down.data()},
+                            .gate = PackedWeight{inner, gate.data()},
+                            .up = PackedWeight{inner, up.data()},
+                            .down = PackedWeight{outer, down.data()},
                             .most_per_row = chosen,
                             .activation = {},
                             .result = tensor_over(result, DType::kFloat32, rows, kHidden)};
@@ -216,7 +151,7 @@ struct ExpertBench {
       kernels.route(logits.data(), routes, experts, {.chosen = chosen});
     }
     const BlockSplit split{{0, (columns + kBlock - 1) / kBlock}};
-    task = std::make_unique<ExpertTask>(kernels, operands, ExpertLeaf::blocks(outer, split, 0, kBlock));
+    task = std::make_unique<ExpertTask>(kernels, operands, ExpertLeaf::blocks(operands.down, split, 0, kBlock));
     shared = filled(task->shared_bytes(), DType::kFloat32);
     scratch = filled(task->private_bytes(), DType::kFloat32);
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/backends/cpu/experts.h"
-#include "tests/runtime/backends/cpu/product_fixture.h"
+#include "tests/runtime/backends/cpu/coded_fixture.h"
 
 namespace lockstep::cpu {
 
@@ -41,6 +41,21 @@ struct ExpertFixture {
   std::vector<float> down_bias = random_numbers(shape.experts * shape.hidden, 7);
   std::vector<float> routes = make_routes();  // [rows, experts]
   std::vector<int32_t> slot = std::vector<int32_t>(static_cast<size_t>(shape.rows), 0);
+  std::optional<WeightFormat> format = std::nullopt;  // of the matrices; they must hold its values (`use_codes`)
+  bool has_int8_rows = false;
+
+  static constexpr float kScale = 0.125f;  // of all groups
+
+  /// Stores the matrices in codes, whose values replace the random numbers.
+  void use_codes(const WeightFormat& codes) {
+    format = codes;
+    for (std::vector<float>* matrix : {&gate, &up, &down}) {
+      for (float& weight : *matrix) {
+        const auto code = static_cast<uint8_t>((weight + 1.0f) * 64.0f);
+        weight = kScale * code_value(codes, codes.bits == 4 ? code % 16 : code);
+      }
+    }
+  }
 
   std::vector<float> make_routes() const {
     const std::vector<float> logits = random_numbers(shape.rows * shape.experts, 8);
@@ -90,8 +105,8 @@ struct ExpertFixture {
     return part;
   }
   ExpertFixture with_cut(ExpertCut other) const {
-    ExpertFixture same{kernels, dtype, shape, std::move(other), activation, has_bias};
-    same.routes = routes;
+    ExpertFixture same = *this;
+    same.cut = std::move(other);
     return same;
   }
 
@@ -99,6 +114,10 @@ struct ExpertFixture {
   /// Rows [experts, of each `rows`] and columns of a stacked matrix with `width` columns, encoded.
   std::vector<std::byte> slice(const std::vector<float>& from, int64_t rows_of_expert, int64_t width, Range experts,
                                Range rows, Range columns) const {
+    return encode(floats_of(from, rows_of_expert, width, experts, rows, columns), dtype);
+  }
+  static std::vector<float> floats_of(const std::vector<float>& from, int64_t rows_of_expert, int64_t width,
+                                      Range experts, Range rows, Range columns) {
     std::vector<float> to;
     for (int64_t e = experts.begin; e < experts.end; ++e) {
       for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -106,28 +125,62 @@ struct ExpertFixture {
         to.insert(to.end(), begin + columns.begin, begin + columns.end);
       }
     }
-    return encode(to, dtype);
+    return to;
+  }
+
+  /// The packed codes of `floats`, stacked matrices [n, k] of some experts.
+  std::vector<std::byte> packed_codes_of(const CodedPacking& packing, const std::vector<float>& floats) const {
+    RandomCodes codes;
+    for (const float weight : floats) {
+      uint8_t code = 0;
+      while (code_value(*format, code) * kScale != weight) ++code;
+      codes.codes.push_back(code);
+    }
+    codes.scales.assign(static_cast<size_t>(packing.n * packing.parts * packing.groups.count()), kScale);
+    return packed_codes(packing, codes);
+  }
+};
+
+/// The matrices of some experts, packed.
+struct PackedExperts {
+  Packing packing;
+  CodedPacking coded;
+  std::vector<std::byte> memory;
+
+  ExpertMatrix matrix(bool is_coded) const {
+    return is_coded ? ExpertMatrix(CodedWeight{coded, memory.data()})
+                    : ExpertMatrix(PackedWeight{packing, memory.data()});
   }
 };
 
 inline std::vector<float> ExpertFixture::run(int workers, int rank) const {
   const Range experts = experts_of(rank), columns = columns_of(rank), hidden{0, shape.hidden};
   const bool pairs = kernels.bf16_pairs && dtype == DType::kBFloat16;
-  const auto packing_of = [&](int64_t n, int64_t k, int64_t block) {
-    Packing packing = Packing::for_leaves(n, k, block, dtype, pairs);
-    packing.parts = experts.size();
-    return packing;
+  const auto packed = [&](const std::vector<float>& from, Range rows, int64_t all_rows, Range of_k, int64_t all_k,
+                          int64_t block) {
+    const std::vector<float> floats = floats_of(from, all_rows, all_k, experts, rows, of_k);
+    PackedExperts made;
+    made.packing = Packing::for_leaves(rows.size(), of_k.size(), block, dtype, pairs);
+    made.packing.parts = experts.size();
+    if (format) {
+      made.coded = {.n = rows.size(),
+                    .groups = {.columns = of_k.size(), .leaf = std::max<int64_t>(block, 1), .width = format->group},
+                    .format = *format,
+                    .dots = has_int8_rows ? DotKind::kBytes
+                            : pairs       ? DotKind::kPairs
+                                          : DotKind::kFloats,
+                    .parts = experts.size()};
+      made.memory = packed_codes_of(made.coded, floats);
+    } else {
+      made.memory.resize(static_cast<size_t>(made.packing.bytes()));
+      pack(made.packing, encode(floats, dtype).data(), made.memory.data());
+    }
+    return made;
   };
-  const auto packed = [](const Packing& packing, const std::vector<std::byte>& rows) {
-    std::vector<std::byte> to(static_cast<size_t>(packing.bytes()));
-    pack(packing, rows.data(), to.data());
-    return to;
-  };
-  const Packing inner = packing_of(columns.size(), shape.hidden, shape.hidden);
-  const Packing outer = packing_of(shape.hidden, columns.size(), cut.by_expert ? columns.size() : cut.block);
-  const auto gates = packed(inner, slice(gate, shape.columns, shape.hidden, experts, columns, hidden));
-  const auto ups = packed(inner, slice(up, shape.columns, shape.hidden, experts, columns, hidden));
-  const auto downs = packed(outer, slice(down, shape.hidden, shape.columns, experts, hidden, columns));
+  const PackedExperts gates = packed(gate, columns, shape.columns, hidden, shape.hidden, shape.hidden);
+  const PackedExperts ups = packed(up, columns, shape.columns, hidden, shape.hidden, shape.hidden);
+  const PackedExperts downs =
+      packed(down, hidden, shape.hidden, columns, shape.columns, cut.by_expert ? columns.size() : cut.block);
   const auto gate_biases = slice(gate_bias, shape.columns, 1, experts, columns, {0, 1});
   const auto up_biases = slice(up_bias, shape.columns, 1, experts, columns, {0, 1});
   const auto down_biases = slice(down_bias, shape.hidden, 1, experts, hidden, {0, 1});
@@ -140,9 +193,9 @@ inline std::vector<float> ExpertFixture::run(int workers, int rank) const {
   ExpertOperands operands{.x = {.data = x_bytes.data(), .dtype = dtype, .rows = shape.rows, .columns = shape.hidden},
                           .route = {.data = as_bytes(route_floats), .rows = shape.rows, .columns = shape.experts},
                           .slot = slot.data(),
-                          .gate = {inner, gates.data()},
-                          .up = {inner, ups.data()},
-                          .down = {outer, downs.data()},
+                          .gate = gates.matrix(format.has_value()),
+                          .up = ups.matrix(format.has_value()),
+                          .down = downs.matrix(format.has_value()),
                           .first_expert = experts.begin,
                           .most_per_row = std::min(shape.chosen, experts.size()),
                           .activation = activation,
@@ -157,8 +210,8 @@ inline std::vector<float> ExpertFixture::run(int workers, int rank) const {
     operands.down_bias = down_biases.data();
   }
   const ExpertTask task(kernels, operands,
-                        cut.by_expert ? ExpertLeaf::whole(outer, cut.split, rank)
-                                      : ExpertLeaf::blocks(outer, cut.split, rank, cut.block));
+                        cut.by_expert ? ExpertLeaf::whole(operands.down, cut.split, rank)
+                                      : ExpertLeaf::blocks(operands.down, cut.split, rank, cut.block));
   // NaN in the scratch: nothing may be read that was not written before.
   std::vector<float> shared(static_cast<size_t>(task.shared_bytes() / 4), __builtin_nanf(""));
   std::vector<float> own(static_cast<size_t>(task.private_bytes() / 4), __builtin_nanf(""));

@@ -63,20 +63,51 @@ Exact exact_of(const ExpertFixture& f, int64_t row, int64_t column) {
   return exact;
 }
 
+/// Compares all elements of `experts` with the plain loop.
+void expect_exact(const ExpertFixture& experts) {
+  const ExpertShape& shape = experts.shape;
+  const std::vector<float> found = experts.run();
+  // Each inner value is rounded to the type; sums in float32 add a part of that.
+  const double rounding = experts.dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -8);
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    for (int64_t column = 0; column < shape.hidden; ++column) {
+      const Exact exact = exact_of(experts, row, column);
+      ASSERT_NEAR(found[row * shape.hidden + column], exact.value, rounding * exact.size + 1e-6)
+          << shape.columns << " columns, row " << row << ", column " << column;
+    }
+  }
+}
+
 TEST_P(Experts, AgreeWithAPlainLoop) {
   for (const Case& c : kCases) {
-    for (const bool has_bias : {false, true}) {
-      const ExpertFixture experts = make(c, has_bias);
-      const std::vector<float> found = experts.run();
-      // Each inner value is rounded to the type; sums in float32 add a part of that.
-      const double rounding = experts.dtype == DType::kFloat32 ? 4e-6 : std::ldexp(1.0, -8);
+    for (const bool has_bias : {false, true}) expect_exact(make(c, has_bias));
+  }
+}
+
+TEST_P(Experts, MultiplyWeightsInCodesAsDecoded) {
+  for (const Case& c : kCases) {
+    for (const char* format : {"e2m1g16.e8m0", "q4g32.f16", "e4m3g128"}) {
+      ExpertFixture experts = make(c, /*has_bias=*/true);
+      experts.use_codes(format_from(format));
+      expect_exact(experts);
+    }
+  }
+}
+
+TEST_P(Experts, GiveARowOfCodesTheSameBitsWhateverTheOtherRowsAndRanks) {
+  for (const Case& c : kCases) {
+    for (const bool has_int8_rows : {false, true}) {
+      ExpertFixture experts = make(c, /*has_bias=*/true);
+      experts.use_codes(format_from("q4g16.f16"));
+      experts.has_int8_rows = has_int8_rows;
+      const std::vector<float> together = experts.sum(2);
       for (int64_t row = 0; row < c.shape.rows; ++row) {
-        for (int64_t column = 0; column < c.shape.hidden; ++column) {
-          const Exact exact = exact_of(experts, row, column);
-          ASSERT_NEAR(found[row * c.shape.hidden + column], exact.value, rounding * exact.size + 1e-6)
-              << c.shape.columns << " columns, row " << row << ", column " << column;
-        }
+        const auto begin = together.begin() + row * c.shape.hidden;
+        EXPECT_TRUE(same_bits(experts.with_rows(row, row + 1).sum(), {begin, begin + c.shape.hidden})) << "row " << row;
       }
+      const int64_t leaves = c.cut.split.leaves();
+      const auto three = experts.with_cut({{{0, leaves / 3, leaves / 2, leaves}}, c.cut.block, c.cut.by_expert});
+      EXPECT_TRUE(same_bits(three.sum(), together));
     }
   }
 }

@@ -39,8 +39,21 @@ class Source final : public device::WeightReader {
     most_rows = std::max(most_rows, range.size());
     return ok();
   }
-  Result<void> read_codes(const graph::Value& weight, const ColumnGroups&, Range, CodedRows) const override {
-    return Error{ErrorKind::kUnsupported, "[test] no codes of " + weight.name};
+  /// Bytes of the weight as codes, the row as every scale.
+  Result<void> read_codes(const graph::Value&, const ColumnGroups& groups, Range range, CodedRows dst) const override {
+    EXPECT_EQ(dst.codes.size(), static_cast<size_t>(range.size() * groups.columns));
+    EXPECT_EQ(dst.scales.size(), static_cast<size_t>(range.size() * groups.count()));
+    for (size_t i = 0; i < dst.codes.size(); ++i) {
+      dst.codes[i] = static_cast<uint8_t>(bytes[static_cast<size_t>(range.begin * groups.columns) + i]);
+    }
+    std::lock_guard lock(mutex);
+    for (int64_t row = range.begin; row < range.end; ++row) {
+      ++asked[static_cast<size_t>(row)];
+      for (int64_t group = 0; group < groups.count(); ++group) {
+        dst.scales[static_cast<size_t>((row - range.begin) * groups.count() + group)] = static_cast<float>(row);
+      }
+    }
+    return ok();
   }
   int64_t rows_at_once(const graph::Value&) const override { return at_once; }
   int64_t place_of(const graph::Value&) const override { return 0; }
@@ -97,6 +110,34 @@ TEST(WeightLoading, PacksWithEveryNumberOfWorkersAsOneAlone) {
         EXPECT_EQ(loaded.rows, source.bytes);
         EXPECT_THAT(source.asked, Each(1));
         EXPECT_EQ(source.expected, n);
+      }
+    }
+  }
+}
+
+TEST(WeightLoading, PacksCodesWithEveryNumberOfWorkers) {
+  for (const int threads : {1, 3}) {
+    const auto team = team_of(threads);
+    for (const int64_t n : {1, 65, 1000}) {
+      Source source({DType::kBFloat16, {2 * n, 513}});
+      source.value.format = WeightFormat{.bits = 8, .group = 128};
+      const CodedPacking packing{.n = n,
+                                 .groups = {.columns = 513, .leaf = 513, .width = 128},
+                                 .format = *source.value.format,
+                                 .dots = DotKind::kBytes,
+                                 .parts = 2};
+      std::vector<std::byte> packed(static_cast<size_t>(packing.bytes()), std::byte{0xee});
+      WeightPlace place{.value = &source.value};
+      place.coded.push_back(coded_form(packing, packed.data()));
+      ASSERT_TRUE(load_weights({&place, 1}, source, *team).has_value());
+      EXPECT_THAT(source.asked, Each(1));
+      std::vector<float> row(513);
+      for (int64_t i = 0; i < 2 * n; ++i) {
+        decode_coded_row(packing, packed.data(), i, row.data());
+        for (size_t k = 0; k < row.size(); k += 100) {
+          const auto code = static_cast<uint8_t>(source.bytes[static_cast<size_t>(i) * 513 + k]);
+          ASSERT_EQ(row[k], static_cast<float>(i) * (static_cast<float>(code) - 128.0f)) << i << ", " << k;
+        }
       }
     }
   }
