@@ -44,7 +44,7 @@ device::Capabilities capabilities(Isa isa) {
           .bounded_attention = true,
           .invariant_sums = true,
           .recurrences = true,
-          .coded_weights = device::CodedWeights::kInt8,
+          .coded_weights = device::CodedWeights::kAll,
           .coded_caches = true,
           .latent_attention = true,
           .host_threads = true,
