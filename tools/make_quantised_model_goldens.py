@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/python"))
 import torch_without_cuda  # noqa: F401, E402  torch is importable where libraries of CUDA are missing
 
+import hashed_tensors  # noqa: E402
 import make_family_goldens as families  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -154,7 +155,7 @@ def assert_decodes_as_libraries() -> None:
             layout = Layout(kind, config["bits"], max(0, config["group_size"]))
         values = decoded(arrays, layout)
         assert values.astype(np.float32)[0].tolist() == case["first_row"], case["name"]
-        state = families.fnv1a_bytes(values.astype(np.float32).tobytes())
+        state = hashed_tensors.fnv1a_bytes(values.astype(np.float32).tobytes())
         assert str(state) == case["fnv"], case["name"]
         checked.add(layout.kind)
     assert checked == {"gptq", "gptq_v2", "awq", "packed", "bytes", "blocks", "nvfp4", "mxfp4"}, checked
@@ -191,10 +192,10 @@ class Builder:
         return self.model.layout
 
     def load(self, seed: int) -> transformers.PreTrainedModel:
-        weights = {tensor["name"]: families.hashed_tensor(seed, tensor) for tensor in self.elements}
+        weights = {tensor["name"]: hashed_tensors.hashed_tensor(seed, tensor) for tensor in self.elements}
         for module, (layout, parts) in self.quantised.items():
             arrays = {part["name"].rpartition(".")[2]: hashed_array(
-                part, lambda *of: families.hashed_bits(seed, *of), lambda *of: families.hashed_units(seed, *of))
+                part, lambda *of: hashed_tensors.hashed_bits(seed, *of), lambda *of: hashed_tensors.hashed_units(seed, *of))
                 for part in parts}  # fmt: skip
             weights[f"{module}.weight"] = decoded(arrays, layout)
         model = families.load_model(self.variant.config, weights)

@@ -11,8 +11,8 @@
 #include "engine/model/served_spec.h"
 #include "runtime/checkpoint/config_difference.h"
 #include "runtime/checkpoint/stored_tensors.h"
-#include "runtime/core/atomic_file.h"
 #include "runtime/core/field_list.h"
+#include "runtime/gguf/model_texts.h"
 #include "shards/buckets.h"
 
 namespace lockstep::model {
@@ -362,8 +362,9 @@ Result<void> agree_on_plan(group::Member& member, const std::string& statement, 
   const Result<void> agreed = member.agree("options and model", statement);
   if (agreed.has_value() || agreed.error().kind != ErrorKind::kFailedPrecondition) return agreed;
   Error error = agreed.error();
-  const Result<std::string> own = read_text_file(config, "config.json");
-  LOCKSTEP_TRY(const auto configs, member.bootstrap().exchange(own.has_value() ? own.value() : std::string()));
+  const auto own = gguf::read_model_text(config);
+  LOCKSTEP_TRY(const auto configs,
+               member.bootstrap().exchange(own.has_value() ? own.value().value_or("") : std::string()));
   const int rank = error.origin_rank.value_or(0);
   error.message +=
       differences_in_words(checkpoint::differing_keys(configs.at(static_cast<size_t>(rank)), configs.front()), rank);

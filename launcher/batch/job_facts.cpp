@@ -8,6 +8,7 @@
 
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -20,7 +21,8 @@ constexpr int64_t kHeaderBytes = 1 << 16;  // at the beginning of a weight file
 
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-/// A hash of the file's contents; "none" if there is no such file.
+/// A hash of the file's contents; "none" if there is no such file. Those inside a GGUF file are in its header, of which
+/// the samples of weights take a hash.
 Result<std::string> hash_of(const std::filesystem::path& path) {
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return std::string("none");
@@ -56,6 +58,10 @@ Result<std::string> hash_of_weights(const std::filesystem::path& directory) {
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
     if (is_weights(entry.path())) files.push_back(entry.path());
+  }
+  if (gguf::is_gguf(directory)) {
+    LOCKSTEP_TRY(const gguf::GgufModel model, gguf::read_model(directory));
+    for (const gguf::GgufHeader& part : model.parts) files.push_back(part.path);
   }
   std::ranges::sort(files);
   Fingerprint hash;

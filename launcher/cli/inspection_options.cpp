@@ -10,7 +10,9 @@ namespace lockstep::launcher {
 
 void add_tokenize(CLI::App& parent, TokenizeCommand& command) {
   CLI::App& app = *parent.add_subcommand("tokenize", "Text to token ids and back");
-  app.add_option("--model", command.model, "Directory with tokenizer.json")->required()->type_name("DIR");
+  app.add_option("--model", command.model, "Directory with tokenizer.json, or .gguf file")
+      ->required()
+      ->type_name("DIR");
   auto* texts = app.add_option_group("texts", "Exactly one of these");
   texts->add_option("--text", command.texts, "Text; may be repeated")->type_name("TEXT");
   texts->add_option("--texts-file", command.texts_file, "JSON array of strings")->type_name("F");

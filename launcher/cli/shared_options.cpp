@@ -144,7 +144,8 @@ void begin_section(CLI::App& app, const std::string& title) { app.option_default
 
 void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engine) {
   begin_section(app, "Model");
-  app.add_option("--model", model.directory, "Hugging Face directory: config.json, *.safetensors, tokenizer.json")
+  app.add_option("--model", model.directory,
+                 "Hugging Face directory (config.json, *.safetensors, tokenizer.json) or .gguf file")
       ->required()
       ->type_name("DIR");
   app.add_option("--tp,--tp-degree", model.ranks, "Tensor-parallel degree; default: the number of ranks")

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/gguf/model_texts.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -49,6 +51,10 @@ Error damaged(std::string_view place, std::string_view found_and_expected) {
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes) {
+  if (gguf::is_inside(path)) {
+    LOCKSTEP_TRY(auto text, gguf::derived_text(path));
+    if (text) return *std::move(text);
+  }
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) {
     return Error{ErrorKind::kNotFound, fmt::format("[runtime/checkpoint] cannot read {}: found no such file; check the "

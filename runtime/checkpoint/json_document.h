@@ -16,7 +16,8 @@
 
 namespace lockstep::checkpoint {
 
-/// The text of a file; `kNotFound` when there is no regular file at `path`, `kInvalidArgument` above `max_bytes`.
+/// The text of a file, or of one inside a GGUF file (gguf::derived_text); `kNotFound` when there is no regular file at
+/// `path`, `kInvalidArgument` above `max_bytes`.
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes);
 
 /// "[runtime/checkpoint] cannot read <place>: <found …, expected …>; …": the error of a malformed file.

@@ -10,9 +10,9 @@
 #include <map>
 #include <string>
 
-#include "runtime/checkpoint/byte_source.h"
 #include "runtime/checkpoint/unpickler.h"
 #include "runtime/checkpoint/zip_directory.h"
+#include "runtime/core/byte_source.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {

@@ -49,6 +49,7 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
   const auto rows_if = [](bool right, OutputRows rows) { return right ? std::optional(rows) : std::nullopt; };
   switch (outputs) {
     case Outputs::kOnlyRow:
+    case Outputs::kAsRow:
     case Outputs::kAll: return OutputRows{0, total};
     case Outputs::kQuery: return rows_if(fused, {0, query});
     case Outputs::kKey: return rows_if(fused, {query, key});
@@ -75,6 +76,12 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
     case Outputs::kOdd: return rows_if(even, {1, total / 2, 2});
   }
   return std::nullopt;
+}
+
+std::optional<OutputRows> halves_of_heads(int64_t total, int64_t head) {
+  if (head < 2 || head % 2 != 0 || total % head != 0) return std::nullopt;
+  return OutputRows{
+      .first = 0, .count = total, .step = 2, .group = head / 2, .group_step = 1, .set = 2, .set_step = head};
 }
 
 }  // namespace lockstep::checkpoint

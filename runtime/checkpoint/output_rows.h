@@ -16,9 +16,12 @@ struct OutputRows {
   int64_t step = 1;
   int64_t group = 0;  // 0: all rows form one group
   int64_t group_step = 0;
+  int64_t set = 0;  // groups; as in TensorView
+  int64_t set_step = 0;
 
   int64_t output_of(int64_t row) const {
     if (group == 0) return first + row * step;
+    if (set != 0) return first + row / group / set * set_step + row / group % set * group_step + row % group * step;
     return first + row / group * group_step + row % group * step;
   }
   /// How many rows from `row` on are neighbouring outputs; at most `most`.
@@ -30,5 +33,8 @@ struct OutputRows {
 
 /// The rows selected by `outputs` from `total`; empty when `total` is not divisible accordingly.
 std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const ModelSpec& spec);
+
+/// The halves of each head, whose rows alternate in the file; empty when `total` is not a number of such heads.
+std::optional<OutputRows> halves_of_heads(int64_t total, int64_t head);
 
 }  // namespace lockstep::checkpoint

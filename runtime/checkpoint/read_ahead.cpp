@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/stored_files.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -20,6 +21,7 @@ constexpr int kReadersOfAHost = 2;                      // at least: one reader 
 void read_small_files(const std::filesystem::path& directory, const std::vector<const RandomAccessFile*>& files,
                       const std::stop_token& stop) {
   std::error_code failed;
+  if (gguf::is_gguf(directory)) return;
   std::vector<char> buffer(static_cast<size_t>(kBlockBytes));
   for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
     if (!entry.is_regular_file(failed) || static_cast<int64_t>(entry.file_size(failed)) > kSmallFileBytes) continue;

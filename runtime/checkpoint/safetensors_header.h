@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <span>
 
-#include "runtime/checkpoint/byte_source.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/core/byte_source.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {

@@ -7,8 +7,10 @@
 
 #include "runtime/checkpoint/json_document.h"
 #include "runtime/checkpoint/safetensors_header.h"
+#include "runtime/checkpoint/stored_type.h"
 #include "runtime/checkpoint/torch_file.h"
 #include "runtime/core/hash.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -42,6 +44,10 @@ Error no_weights(const std::filesystem::path& directory) {
 
 Result<std::unique_ptr<StoredFiles>> StoredFiles::open(const std::filesystem::path& directory) {
   std::unique_ptr<StoredFiles> files(new StoredFiles(directory));
+  if (gguf::is_gguf(directory)) {
+    LOCKSTEP_TRY_VOID(files->open_gguf());
+    return files;
+  }
   std::error_code ignored;
   for (const Format& format : kFormats) {
     if (std::filesystem::exists(directory / format.single, ignored)) {
@@ -98,6 +104,44 @@ Result<void> StoredFiles::open_shards(const std::filesystem::path& index, Header
                      fmt::format("tensor {}: found no such tensor in {}, expected it there", name, shard));
     }
     tensors_.emplace(name, entry->second);
+  }
+  return ok();
+}
+
+Result<gguf::GgufHeader> StoredFiles::open_gguf_part(const std::filesystem::path& path) {
+  LOCKSTEP_TRY(auto file, RandomAccessFile::open(path));
+  const RandomAccessFile& opened = *file;
+  const auto read_opened = [this, &opened](int64_t offset, std::span<std::byte> dst) {
+    return read(opened, offset, dst);
+  };
+  LOCKSTEP_TRY(gguf::GgufHeader header, gguf::read_header(ByteSource{path, opened.size(), read_opened}));
+  files_.emplace(path, std::move(file));
+  return header;
+}
+
+/// A GGUF file, or all parts of the split one of which it is the first.
+Result<void> StoredFiles::open_gguf() {
+  std::vector<gguf::GgufHeader> parts;
+  LOCKSTEP_TRY(gguf::GgufHeader first, open_gguf_part(directory_));
+  LOCKSTEP_TRY(const auto paths, gguf::files_of_model(first));
+  parts.push_back(std::move(first));
+  for (size_t i = 1; i < paths.size(); ++i) {
+    LOCKSTEP_TRY(gguf::GgufHeader part, open_gguf_part(paths[i]));
+    parts.push_back(std::move(part));
+  }
+  LOCKSTEP_TRY_VOID(gguf::check_parts(parts));
+  for (const gguf::GgufHeader& part : parts) {
+    for (const gguf::TensorRecord& tensor : part.tensors) {
+      const StoredType* const type = find_stored_type(tensor.type->name);
+      const bool is_readable = type != nullptr && type->readable.has_value();
+      tensors_.emplace(tensor.name,
+                       TensorEntry{.file = part.path,
+                                   .type = {is_readable ? *type->readable : DType::kUInt8, Shape(tensor.shape)},
+                                   .offset = tensor.offset,
+                                   .bytes = tensor.bytes,
+                                   .stored_dtype = std::string(tensor.type->name),
+                                   .can_be_read = is_readable});
+    }
   }
   return ok();
 }

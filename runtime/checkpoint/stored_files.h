@@ -1,4 +1,4 @@
-// The weight files of a model directory, with their tensors. Private to this folder.
+// The weight files of a model, with their tensors: those of a directory, or GGUF files. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -11,17 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/byte_source.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/random_access_file.h"
+#include "runtime/core/byte_source.h"
 #include "runtime/core/result.h"
+#include "runtime/gguf/gguf_header.h"
 
 namespace lockstep::checkpoint {
 
 /// Open files. Thread-safe.
 class StoredFiles {
  public:
-  /// Opens `directory`; searches and fails as `open_checkpoint` does.
+  /// Opens `directory`; searches and fails as `open_checkpoint` does. `directory` may be a GGUF file.
   static Result<std::unique_ptr<StoredFiles>> open(const std::filesystem::path& directory);
   StoredFiles(const StoredFiles&) = delete;
   StoredFiles& operator=(const StoredFiles&) = delete;
@@ -58,6 +59,8 @@ class StoredFiles {
   explicit StoredFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
   Result<TensorMap> open_file(const std::string& name, HeaderReader read_header);
   Result<void> open_shards(const std::filesystem::path& index, HeaderReader read_header);
+  Result<gguf::GgufHeader> open_gguf_part(const std::filesystem::path& path);
+  Result<void> open_gguf();
 
   std::filesystem::path directory_;
   std::map<std::filesystem::path, std::unique_ptr<RandomAccessFile>> files_;

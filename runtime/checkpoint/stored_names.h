@@ -20,6 +20,7 @@ enum class Axes {
   kExpertsInputOutput,  // [experts, in, out]
   kInputOutputByHead,   // [heads · out, in]: each head's matrix as [in, out]
   kChannels,            // [channels, 1, taps]: a convolution of each channel by itself
+  kHeadsOutputInput,    // [heads, out, in], as one matrix [heads · out, in]
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
 
@@ -54,6 +55,7 @@ enum class Outputs {
   kEven,
   kOdd,
   kOnlyRow,  // a matrix of one row, as a vector
+  kAsRow,    // a vector, as a matrix of one row
 };
 
 /// One way to store a tensor. `{p}` stands for the prefix of the file, `{n}` for a layer, `{e}` for an expert,
@@ -71,6 +73,8 @@ struct FamilyNames {
   std::string_view layer;                                // "h.{n}.", after the prefix
   std::span<const StoredForm> model;                     // whole names
   std::vector<std::span<const StoredForm>> layer_forms;  // after "model.layers.{n}." and `layer`
+  bool pairs_rows = false;    // of q and k: row 2i of a head is its row i, row 2i + 1 its row i + half of them
+  bool shifts_norms = false;  // norms' weights are stored with 1 added
 };
 
 /// The names of a model type. An unknown type has Llama's.

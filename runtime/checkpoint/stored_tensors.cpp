@@ -10,52 +10,20 @@
 
 #include "runtime/checkpoint/coded_heads.h"
 #include "runtime/checkpoint/coded_matrix.h"
+#include "runtime/checkpoint/gguf_names.h"
+#include "runtime/checkpoint/gguf_tensor.h"
 #include "runtime/checkpoint/mxfp4.h"
 #include "runtime/checkpoint/output_rows.h"
 #include "runtime/checkpoint/quantisation_config.h"
 #include "runtime/checkpoint/stored_names.h"
+#include "runtime/checkpoint/strided_tensor.h"
 #include "runtime/checkpoint/view_checkpoint.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight", kWeight = ".weight";
-
-/// A stored tensor without its experts axis: the remaining dimensions, and the expert's offset.
-struct Strided {
-  std::vector<int64_t> dims, strides;
-  int64_t offset = 0;  // bytes
-};
-
-/// Leaves the strides empty if there are no elements.
-Strided strided(const TensorEntry& entry) {
-  Strided tensor{entry.type.shape.dims(), entry.strides, entry.offset};
-  if (!tensor.strides.empty() || entry.type.shape.elements() == 0) return tensor;
-  int64_t stride = 1;
-  for (size_t axis = tensor.dims.size(); axis-- > 0; stride *= tensor.dims[axis]) {
-    tensor.strides.insert(tensor.strides.begin(), stride);
-  }
-  return tensor;
-}
-
-void select_of_first_axis(Strided& tensor, int64_t index, DType dtype) {
-  tensor.offset += index * tensor.strides[0] * static_cast<int64_t>(size_of(dtype));
-  tensor.dims.erase(tensor.dims.begin());
-  tensor.strides.erase(tensor.strides.begin());
-}
-
-bool has_experts(Axes axes) {
-  return axes == Axes::kExpertsOutputInput || axes == Axes::kExpertsInputOutput || axes == Axes::kExpertsMxfp4;
-}
-
-/// The view with each group of rows, a head's, transposed.
-TensorView transposed_groups(TensorView view) {
-  const int64_t inputs = std::exchange(view.columns, view.group);
-  view.rows = view.rows / view.group * inputs;
-  view.group = inputs;
-  std::swap(view.row_stride, view.column_stride);
-  return view;
-}
 
 /// Locates each tensor in the files of one model.
 class Resolver {
@@ -77,9 +45,14 @@ class Resolver {
   Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
   Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                              const StoredForm& form) const;
-  Result<Strided> expert_of(const std::string& name, const TensorEntry& entry, size_t rank, int64_t expert) const;
-  Result<Strided> channels_of(const std::string& name, const TensorEntry& entry) const;
-  Error wrong_shape(const std::string& name, const TensorEntry& entry, std::string_view expected) const;
+  Result<void> add_blocks(const std::string& canonical, const std::string& name, const GgufFormat& blocks,
+                          TensorView view);
+
+  /// Whether the rows of a head alternate in the file.
+  bool has_pairs(const StoredForm& form) const {
+    return family_.pairs_rows &&
+           (form.canonical.starts_with("self_attn.q_proj") || form.canonical.starts_with("self_attn.k_proj"));
+  }
 
   const StoredFiles& files_;
   const ModelSpec& spec_;
@@ -126,36 +99,6 @@ Result<void> Resolver::add(std::string_view before, std::string_view stored_befo
   return ok();
 }
 
-Error Resolver::wrong_shape(const std::string& name, const TensorEntry& entry, std::string_view expected) const {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[runtime/checkpoint] cannot use tensor {} of {}: found shape {}, expected {}; config and "
-                      "checkpoint do not belong together",
-                      name, entry.file.string(), to_string(entry.type.shape), expected)};
-}
-
-/// One expert of a stack of `rank` dimensions.
-Result<Strided> Resolver::expert_of(const std::string& name, const TensorEntry& entry, size_t rank,
-                                    int64_t expert) const {
-  const Shape& shape = entry.type.shape;
-  if (shape.rank() != rank || shape[0] != spec_.experts || shape.elements() == 0) {
-    return wrong_shape(name, entry, fmt::format("{} dimensions, the first of {} experts", rank, spec_.experts));
-  }
-  Strided tensor = strided(entry);
-  select_of_first_axis(tensor, expert, entry.type.dtype);
-  return tensor;
-}
-
-/// The channels' taps as a matrix.
-Result<Strided> Resolver::channels_of(const std::string& name, const TensorEntry& entry) const {
-  if (entry.type.shape.rank() != 3 || entry.type.shape[1] != 1 || entry.type.shape.elements() == 0) {
-    return wrong_shape(name, entry, "[channels, 1, taps]");
-  }
-  Strided tensor = strided(entry);
-  tensor.dims.erase(tensor.dims.begin() + 1);
-  tensor.strides.erase(tensor.strides.begin() + 1);
-  return tensor;
-}
-
 /// The view of a stored matrix or vector without experts.
 Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                                      const StoredForm& form) const {
@@ -165,7 +108,8 @@ Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry&
   }
   const bool input_first = rank == 2 && (form.axes == Axes::kInputOutput || form.axes == Axes::kExpertsInputOutput);
   const size_t out = input_first ? 1 : 0;
-  const std::optional<OutputRows> rows = choose_rows(form.outputs, tensor.dims[out], spec_);
+  const std::optional<OutputRows> rows = has_pairs(form) ? halves_of_heads(tensor.dims[out], spec_.head_dim)
+                                                         : choose_rows(form.outputs, tensor.dims[out], spec_);
   if (!rows) {
     return wrong_shape(name, entry,
                        fmt::format("an axis that divides into the parts of {} query and {} key/value heads of {}, or "
@@ -180,6 +124,8 @@ Result<TensorView> Resolver::view_of(const std::string& name, const TensorEntry&
   view.group = std::max<int64_t>(1, rows->group > 0 ? rows->group : rows->count);
   view.group_stride = rows->group_step * stride;
   view.row_stride = rows->step * stride;
+  view.set = rows->set;
+  view.set_stride = rows->set_step * stride;
   view.column_stride = rank == 2 ? tensor.strides[1 - out] : 1;
   if (form.axes == Axes::kInputOutputByHead) return transposed_groups(std::move(view));
   return view;
@@ -239,29 +185,45 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
   }
   const auto it = files_.tensors().find(name);
   if (it == files_.tensors().end()) return ok();
-  const TensorEntry& entry = it->second;
-  if (form.outputs == Outputs::kAll && form.axes == Axes::kOutputInput) {
-    found_.emplace(canonical, as_it_is(name, entry));
+  const TensorType& stored = it->second.type;
+  const GgufFormat* const blocks = stored.shape.rank() > 1 ? find_gguf_format(it->second.stored_dtype) : nullptr;
+  if (form.outputs == Outputs::kAll && form.axes == Axes::kOutputInput && blocks == nullptr && !has_pairs(form)) {
+    StoredTensor whole = as_it_is(name, it->second);
+    const bool is_norm = canonical.ends_with(kWeight) && canonical.find("norm") != std::string::npos;
+    if (family_.shifts_norms && is_norm) whole.added = 1.0f;
+    found_.emplace(canonical, std::move(whole));
     return ok();
   }
-  Strided tensor = strided(entry);
-  if (has_experts(form.axes)) {
-    const bool bias = canonical.ends_with(".bias");
-    LOCKSTEP_TRY(tensor, expert_of(name, entry, bias ? 2 : 3, expert));
-  }
-  if (form.axes == Axes::kChannels) {
-    LOCKSTEP_TRY(tensor, channels_of(name, entry));
-  }
-  if (form.outputs == Outputs::kOnlyRow) {
-    if (tensor.dims.size() != 2 || tensor.dims[0] != 1) return wrong_shape(name, entry, "a matrix of one row");
-    select_of_first_axis(tensor, 0, entry.type.dtype);
-  }
+  const TensorEntry entry = blocks != nullptr ? as_bytes(it->second, *blocks) : it->second;
+  const bool is_bias = canonical.ends_with(".bias");
+  LOCKSTEP_TRY(Strided tensor, matrix_of(name, entry, form, {spec_.experts, expert, is_bias}));
   const size_t rank = tensor.dims.size();
   LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));
+  if (blocks != nullptr) return add_blocks(canonical, name, *blocks, std::move(view));
   TensorEntry seen = entry;
   seen.type.shape = rank == 2 ? Shape{view.rows, view.columns} : Shape{view.rows};
   seen.bytes = seen.type.bytes();
   found_.emplace(canonical, StoredTensor{name, std::move(seen), std::move(view)});
+  return ok();
+}
+
+/// Records a matrix in blocks, of which `view` has the bytes.
+Result<void> Resolver::add_blocks(const std::string& canonical, const std::string& name, const GgufFormat& blocks,
+                                  TensorView view) {
+  TensorEntry seen = files_.tensors().find(name)->second;
+  if (view.column_stride != 1) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/checkpoint] cannot use tensor {} of {}: found {} in a matrix that is stored "
+                             "transposed, expected F32, BF16 or F16; convert the model with a newer llama.cpp",
+                             name, seen.file.string(), blocks.name)};
+  }
+  seen.type = {DType::kFloat32, Shape{view.rows, view.columns / blocks.bytes * blocks.block}};
+  seen.bytes = view.rows * view.columns;
+  seen.can_be_read = true;
+  seen.format = blocks.format;
+  coded_.emplace(canonical, MatrixFormat{.weights = blocks.format});
+  found_.emplace(canonical,
+                 StoredTensor{name, std::move(seen), {}, std::make_shared<GgufTensor>(blocks, std::move(view))});
   return ok();
 }
 
@@ -274,8 +236,8 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
     const auto& there = blocks == absent ? scales : blocks;
     return wrong_shape(there->first, there->second, "_blocks and _scales together");
   }
-  LOCKSTEP_TRY(Strided nibbles, expert_of(blocks->first, blocks->second, 4, expert));
-  LOCKSTEP_TRY(Strided exponents, expert_of(scales->first, scales->second, 3, expert));
+  LOCKSTEP_TRY(Strided nibbles, expert_of(blocks->first, blocks->second, 4, {spec_.experts, expert}));
+  LOCKSTEP_TRY(Strided exponents, expert_of(scales->first, scales->second, 3, {spec_.experts, expert}));
   const std::vector<int64_t> dims = {exponents.dims[0], exponents.dims[1], kMxfp4BlockBytes};
   const auto is_dense_u8 = [](const TensorEntry& entry) { return entry.stored_dtype == "U8" && entry.strides.empty(); };
   if (nibbles.dims != dims || !is_dense_u8(blocks->second) || !is_dense_u8(scales->second)) {
@@ -348,7 +310,7 @@ struct ModelFiles {
 Result<ModelFiles> open_model(const std::filesystem::path& directory, const ModelSpec& spec) {
   ModelFiles model;
   LOCKSTEP_TRY(model.files, StoredFiles::open(directory));
-  model.family = names_of_family(spec.model_type);
+  model.family = gguf::is_gguf(directory) ? names_in_gguf(spec.model_type) : names_of_family(spec.model_type);
   LOCKSTEP_TRY(model.prefix, find_prefix(*model.files, model.family, spec));
   LOCKSTEP_TRY(const auto quantisation, read_quantisation_of(directory, spec.dtype));
   std::optional<ModuleRules> rules;

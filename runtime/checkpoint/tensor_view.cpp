@@ -175,8 +175,7 @@ Result<void> read_view(const StoredFiles& files, const TensorView& view, Range r
   for (int64_t row = rows.begin; row < rows.end;) {
     const int64_t in_group = row % view.group;
     const int64_t count = std::min(rows.end - row, view.group - in_group);
-    const int64_t first = row / view.group * view.group_stride + in_group * view.row_stride;
-    const Block block{.offset = view.offset + (first + columns.begin * view.column_stride) * size,
+    const Block block{.offset = view.offset + (view.place_of(row) + columns.begin * view.column_stride) * size,
                       .rows = {count, view.row_stride},
                       .columns = {columns.size(), view.column_stride}};
     LOCKSTEP_TRY_VOID(reader.read(block, dst.data() + (row - rows.begin) * row_bytes));
@@ -205,14 +204,11 @@ void expect_view(const StoredFiles& files, const TensorView& view, Range rows, R
   };
   const bool columns_lie_together = view.row_stride < view.column_stride && columns.size() > 1;
   for (int64_t row = rows.begin; row < rows.end && !columns_lie_together; ++row) {
-    const int64_t first = row / view.group * view.group_stride + row % view.group * view.row_stride;
-    add(view.offset + (first + columns.begin * view.column_stride) * size,
+    add(view.offset + (view.place_of(row) + columns.begin * view.column_stride) * size,
         ((columns.size() - 1) * view.column_stride + 1) * size);
   }
   for (int64_t column = columns.begin; column < columns.end && columns_lie_together; ++column) {
-    const auto place = [&](int64_t row) {
-      return row / view.group * view.group_stride + row % view.group * view.row_stride + column * view.column_stride;
-    };
+    const auto place = [&](int64_t row) { return view.place_of(row) + column * view.column_stride; };
     add(view.offset + place(rows.begin) * size, (place(rows.end - 1) - place(rows.begin) + 1) * size);
   }
   file.expect(wanted.begin, wanted.size());

@@ -4,9 +4,10 @@
 //
 //   offset + size · (row / group · group_stride + row mod group · row_stride + column · column_stride)
 //
+// and where groups form sets, number s = row / group of them at s / set · set_stride + s mod set · group_stride.
 // This covers every layout on the hub: rows or columns of a fused tensor, transposed weights (GPT-2's Conv1D), every
 // other column (gpt-oss), alternating q, k and v of each head (GPT-NeoX, BLOOM), one expert of a stack, strided torch
-// tensors. Private to this folder.
+// tensors, alternating halves of each head (GGUF). Private to this folder.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,15 @@ struct TensorView {
   int64_t group_stride = 0;  // elements, like the next two
   int64_t row_stride = 0;
   int64_t column_stride = 0;
+  int64_t set = 0;  // groups; 0: they form no sets
+  int64_t set_stride = 0;
+
+  /// Where `row` begins, in elements after the offset.
+  int64_t place_of(int64_t row) const {
+    const int64_t number = row / group, in_group = row % group * row_stride;
+    if (set == 0) return number * group_stride + in_group;
+    return number / set * set_stride + number % set * group_stride + in_group;
+  }
 };
 
 /// Reads a part of `view`, row-major, converted to `dtype`, into `dst` (exactly its size). Contiguous elements are read

@@ -7,8 +7,8 @@
 // view of it. Private to this folder.
 #pragma once
 
-#include "runtime/checkpoint/byte_source.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/core/byte_source.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {

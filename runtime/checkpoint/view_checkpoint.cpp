@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <vector>
 
 namespace lockstep::checkpoint {
 namespace {
@@ -78,7 +79,14 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(elements) * size_of(dtype), name, dst.size(), elements);
   if (elements == 0) return ok();
   if (stored->codes) return read_decoded(*files_, *stored->codes, rows, columns, dtype, dst);
-  return read_view(*files_, stored->view, rows, columns, dtype, dst);
+  if (stored->added == 0.0f) return read_view(*files_, stored->view, rows, columns, dtype, dst);
+  std::vector<float> values(static_cast<size_t>(elements));
+  LOCKSTEP_TRY_VOID(
+      read_view(*files_, stored->view, rows, columns, DType::kFloat32, std::as_writable_bytes(std::span(values))));
+  for (float& value : values) value -= stored->added;
+  convert_elements(reinterpret_cast<const std::byte*>(values.data()), DType::kFloat32, dst.data(), dtype,
+                   values.size());
+  return ok();
 }
 
 Result<void> ViewCheckpoint::read_codes(std::string_view name, const Shape& expected, Range rows, Range columns,

@@ -21,6 +21,7 @@ struct StoredTensor {
   TensorEntry entry;                                   // of the requested tensor, with its type
   TensorView view;                                     // valid if `entry.can_be_read` and it has no codes
   std::shared_ptr<const CodedTensor> codes = nullptr;  // of a matrix with a format; shared by copies of this struct
+  float added = 0.0f;                                  // what the file holds beyond the tensor's values
 };
 
 /// A stored tensor under its own name.

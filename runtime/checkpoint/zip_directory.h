@@ -11,7 +11,7 @@
 #include <map>
 #include <string>
 
-#include "runtime/checkpoint/byte_source.h"
+#include "runtime/core/byte_source.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::checkpoint {

@@ -158,8 +158,8 @@ struct LoadedConfig {
 /// the wrong type) or `kUnsupported` (naming all unsupported options that would change the answer).
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin);
 
-/// Reads `directory`/generation_config.json. Returns the defaults if it does not exist; the caller then adds the ids of
-/// config.json. Fails as above, and with `kNotFound` when the file cannot be read.
+/// Reads `directory`/generation_config.json; `directory` may be a GGUF file. Returns the defaults if it does not exist;
+/// the caller then adds the ids of config.json. Fails as above, and with `kNotFound` when the file cannot be read.
 Result<LoadedConfig> read_generation_config(const std::filesystem::path& directory);
 
 }  // namespace lockstep::generation

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "runtime/generation/generation_config.h"
 #include "runtime/generation/options.h"
+#include "runtime/gguf/model_texts.h"
 
 namespace lockstep::generation {
 namespace {
@@ -106,15 +105,14 @@ Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_
 Result<LoadedConfig> read_generation_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "generation_config.json";
   std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return LoadedConfig{};
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (error || !file) {
+  if (!gguf::is_inside(path) && !std::filesystem::exists(path, error) && !error) return LoadedConfig{};
+  LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
+  if (error || !text) {
     return Error{ErrorKind::kNotFound, fmt::format("[runtime/generation] cannot read {}: expected a readable file or "
                                                    "none; check its permissions",
                                                    path.string())};
   }
-  return parse_generation_config(text, path.string());
+  return parse_generation_config(*text, path.string());
 }
 
 }  // namespace lockstep::generation

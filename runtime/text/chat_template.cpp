@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <ctime>
-#include <fstream>
-#include <sstream>
 
+#include "runtime/gguf/model_texts.h"
 #include "runtime/text/jinja/template.h"
 #include "runtime/text/json_field.h"
 
@@ -58,14 +57,6 @@ class JinjaChatTemplate final : public ChatTemplate {
   jinja::Template template_;
 };
 
-/// Empty when the file does not exist.
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) return std::nullopt;
-  return std::move(content).str();
-}
-
 /// A token of tokenizer_config.json: a string, or {"content": …}; "" when there is none.
 Result<std::string> token_text(const JsonField& config, std::string_view key) {
   const auto field = config.find(key);
@@ -103,9 +94,10 @@ Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view sourc
 
 Result<ModelChat> load_chat(const std::filesystem::path& directory) {
   ModelChat chat;
-  std::optional<std::string> source = read_file(directory / "chat_template.jinja");
+  LOCKSTEP_TRY(std::optional<std::string> source, gguf::read_model_text(directory / "chat_template.jinja"));
   const auto path = directory / "tokenizer_config.json";
-  if (const auto text = read_file(path)) {
+  LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
+  if (text) {
     const auto document = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
     const JsonField config(document, path.string());
     if (!document.is_object()) return config.invalid("no JSON object", "the tokenizer's configuration");

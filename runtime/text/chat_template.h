@@ -46,7 +46,7 @@ class ChatTemplate {
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source);
 
 /// The template of a model (chat_template.jinja, or `chat_template` of tokenizer_config.json), with the texts of its
-/// bos and eos tokens. Fails with `kNotFound` when the model has none.
+/// bos and eos tokens; `directory` may be a GGUF file. Fails with `kNotFound` when the model has none.
 struct ModelChat {
   std::unique_ptr<ChatTemplate> chat_template;
   std::string bos_token;

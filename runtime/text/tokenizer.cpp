@@ -1,8 +1,6 @@
 #include "runtime/text/tokenizer.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "runtime/gguf/model_texts.h"
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/decoder.h"
 #include "runtime/text/model.h"
@@ -233,15 +231,14 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
   const auto path = directory / "tokenizer.json";
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
+  LOCKSTEP_TRY(const auto content, gguf::read_model_text(path));
+  if (!content) {
     return Error{ErrorKind::kNotFound,
                  fmt::format("[runtime/text] cannot read {}: found no readable file, expected the "
                              "tokenizer of the model; check the directory",
                              path.string())};
   }
-  return parse_tokenizer(content.view(), path.string());
+  return parse_tokenizer(*content, path.string());
 }
 
 }  // namespace lockstep::text

@@ -51,7 +51,10 @@ def _hash(text: bytes) -> str:
 def _hash_of_weights(directory: Path) -> str:
     """Of sizes, headers and samples of the weight files."""
     found = hashlib.sha256()
-    for path in sorted([*directory.glob("*.safetensors"), *directory.glob("pytorch_model*.bin")]):
+    files = [*directory.glob("*.safetensors"), *directory.glob("pytorch_model*.bin")]
+    if directory.is_file():  # a GGUF file, or the first part of one
+        files = [directory, *directory.parent.glob(directory.name.replace("-00001-of-", "-?????-of-"))]
+    for path in sorted(set(files)):
         size = path.stat().st_size
         found.update(f"{path.name} {size} ".encode())
         with path.open("rb") as file:
@@ -72,7 +75,7 @@ def facts_of(engine: _lockstep.OpenModel, prompts: TokenRows, config: _lockstep.
     return {"prompts": f"{len(prompts.rows)} with the hash {ids.hexdigest()[:16]}",
             "generation options": _hash(json.dumps(_lockstep.fields_of(config)).encode()),
             "skip_special_tokens": not special_text,
-            "config.json": _hash((directory / "config.json").read_bytes()),
+            "config.json": _hash(b"" if directory.is_file() else (directory / "config.json").read_bytes()),
             "weights": _hash_of_weights(directory),
             "dtype": facts["dtype"],
             "stored weights": facts["weights"],

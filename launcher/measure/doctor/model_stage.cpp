@@ -9,6 +9,7 @@
 
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stages.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -30,7 +31,24 @@ void read_sample(const fs::path& file, const Clock& clock, ModelFacts& facts) {
   facts.sample_seconds = to_seconds(clock.now() - begin);
 }
 
+/// The facts about a GGUF file, which has its config inside.
+ModelFacts look_at_file(const fs::path& file, const Clock& clock) {
+  ModelFacts facts;
+  const auto model = gguf::read_model(file);
+  if (!model.has_value()) {
+    facts.problem = model.error().message;
+    return facts;
+  }
+  std::error_code ignored;
+  for (const gguf::GgufHeader& part : model.value().parts) {
+    facts.files.emplace_back(part.path.filename().string(), static_cast<int64_t>(fs::file_size(part.path, ignored)));
+  }
+  read_sample(file, clock, facts);
+  return facts;
+}
+
 ModelFacts look_at(const fs::path& folder, const Clock& clock) {
+  if (gguf::is_gguf(folder)) return look_at_file(folder, clock);
   ModelFacts facts;
   std::error_code error;
   fs::path largest;

@@ -1,14 +1,15 @@
 #include "launcher/serve/api/model_text.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "runtime/gguf/model_texts.h"
 
 namespace lockstep::serve {
 namespace {
 
-nlohmann::json read_object(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  auto parsed = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+Result<nlohmann::json> read_object(const std::filesystem::path& path) {
+  LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
+  auto parsed = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   return parsed.is_object() ? parsed : nlohmann::json::object();
 }
 
@@ -40,9 +41,10 @@ Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::
   } else if (loaded.error().kind != ErrorKind::kNotFound) {
     return loaded.error();
   }
-  const auto generation = read_object(directory / "generation_config.json");
+  LOCKSTEP_TRY(const auto generation, read_object(directory / "generation_config.json"));
+  LOCKSTEP_TRY(const auto config, read_object(directory / "config.json"));
   facts.end_ids = ids_of(generation);
-  if (facts.end_ids.empty()) facts.end_ids = ids_of(read_object(directory / "config.json"));
+  if (facts.end_ids.empty()) facts.end_ids = ids_of(config);
   facts.sets_top_k = generation.contains("top_k");
   return std::make_unique<const ModelText>(std::move(tokenizer), std::move(chat), std::move(facts));
 }

@@ -1,5 +1,4 @@
-// A file for header parsers: its size and a read function. Tests and fuzzers use memory instead. Private to this
-// folder.
+// A file for header parsers: its size and a read function. Tests and fuzzers use memory instead.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 #include "runtime/core/result.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep {
 
 /// Bytes 0 … size − 1 of `path`. The path appears in messages and in the parsed entries.
 struct ByteSource {
@@ -19,4 +18,4 @@ struct ByteSource {
   std::function<Result<void>(int64_t offset, std::span<std::byte> dst)> read;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep
