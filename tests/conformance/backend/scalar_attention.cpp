@@ -40,14 +40,21 @@ int nearest_e4m3(double x) {
 /// Columns of a row's values: rows in 8 bits have the four bytes of a scale behind them.
 int64_t head_dim(const Array& cache) { return cache.dim(3) - (is_float(cache.type.dtype) ? 0 : 4); }
 
-/// Value `i` of a row; the types are those of runtime/core/cache_rows.h.
-double value_at(Array& cache, const graph::Node& node, int64_t slot, int64_t head, int64_t position, int64_t i) {
-  const double stored = cache_at(cache, node, slot, head, position, i);
-  if (is_float(cache.type.dtype)) return stored;
-  const double scale = float_of(&cache_at(cache, node, slot, head, position, head_dim(cache)));
-  if (cache.type.dtype == DType::kInt8) return scale * (stored < 128 ? stored : stored - 256);
-  const double magnitude = e4m3_magnitude(static_cast<int>(stored) % 128);
-  return scale * (stored < 128 ? magnitude : -magnitude);
+/// The values of a row; the types are those of runtime/core/cache_rows.h.
+Numbers row_at(Array& cache, const graph::Node& node, int64_t slot, int64_t head, int64_t position) {
+  const double* const stored = &cache_at(cache, node, slot, head, position, 0);
+  Numbers row(stored, stored + head_dim(cache));
+  if (is_float(cache.type.dtype)) return row;
+  const double scale = float_of(stored + head_dim(cache));
+  for (double& value : row) {
+    const double sign = value < 128 ? 1 : -1;
+    if (cache.type.dtype == DType::kInt8) {
+      value = scale * (value < 128 ? value : value - 256);
+    } else {
+      value = scale * sign * e4m3_magnitude(static_cast<int>(value) % 128);
+    }
+  }
+  return row;
 }
 
 /// Writes a row in 8 bits.
@@ -87,10 +94,9 @@ double score_of(Rank& rank, const graph::Node& node, const Query& query, int64_t
   const bool is_pinned = key < integer_or(node, "pinned", 0);
   const Array& q = rank.operand(node, is_pinned ? node.operands.size() - 1 : 0);
   const int64_t cache_head = node.integers("head_map")[static_cast<size_t>(query.head)];
+  const Numbers row = row_at(keys, node, query.slot, cache_head, key);
   double score = 0;
-  for (int64_t i = 0; i < h; ++i) {
-    score += q.at(query.t, query.head * h + i) * value_at(keys, node, query.slot, cache_head, key, i);
-  }
+  for (int64_t i = 0; i < h; ++i) score += q.at(query.t, query.head * h + i) * row[static_cast<size_t>(i)];
   score *= node.number("scale");
   if (const double cap = number_or(node, "soft_cap", 0.0); cap > 0) score = cap * std::tanh(score / cap);
   if (node.has("per_head", "slopes")) {
@@ -116,13 +122,12 @@ void attend(Rank& rank, const graph::Node& node, const Query& query) {
   const double best = *std::max_element(weights.begin(), weights.end());
   double total = 0;
   for (double& weight : weights) total += weight = std::exp(weight - best);
-  for (int64_t i = 0; i < h; ++i) {
-    double sum = 0;
-    for (size_t p = 0; p < visible.size(); ++p) {
-      sum += weights[p] / total * value_at(values, node, query.slot, cache_head, visible[p], i);
-    }
-    rank.result(node).at(query.t, query.head * h + i) = sum;
+  Numbers sums(static_cast<size_t>(h));
+  for (size_t p = 0; p < visible.size(); ++p) {
+    const Numbers row = row_at(values, node, query.slot, cache_head, visible[p]);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += weights[p] / total * row[i];
   }
+  for (int64_t i = 0; i < h; ++i) rank.result(node).at(query.t, query.head * h + i) = sums[static_cast<size_t>(i)];
 }
 
 }  // namespace

@@ -212,6 +212,14 @@ void attention(benchmark::State& state) {
   const Mapping cache = filled(keys.tiles() * keys.tile_stride, DType::kBFloat16);
   keys.base = cache.data();
   values.base = cache.data() + kHeads * keys.tile_bytes();
+  for (int64_t tile = 0; is_coded && tile < keys.tiles(); ++tile) {
+    for (int64_t head = 0; head < kHeads; ++head) {
+      for (const CacheLayout& of : {keys, values}) {  // codes up to 1 in magnitude
+        auto* const scales = reinterpret_cast<float*>(of.tile(0, tile, head) + kTileTokens * of.padded_dim());
+        std::fill_n(scales, kTileTokens, 1.0f / 127.0f);
+      }
+    }
+  }
   std::vector<int64_t> head_map;
   for (int64_t head = 0; head < kHeads * group; ++head) head_map.push_back(head / group);
   std::vector<int32_t> slot(rows, 0), position;
