@@ -6,6 +6,7 @@
 
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/core/int8_groups.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::model {
 namespace {
@@ -130,7 +131,7 @@ Result<void> set_cache_type(ModelSpec& spec, CacheType type) {
 Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options,
                               const std::optional<std::filesystem::path>& weights) {
   LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
-  if (weights && spec.formats.any()) {
+  if (weights && (spec.formats.any() || gguf::is_gguf(*weights))) {
     Result<checkpoint::WeightFormats> stored = checkpoint::stored_weight_formats(*weights, spec);
     const bool has_no_files = !stored.has_value() && stored.error().kind == ErrorKind::kNotFound;  // only planned with
     if (!has_no_files) {

@@ -279,7 +279,10 @@ Result<WeightFormats> formats_of(const StoredTensors& tensors,
   }
   std::vector<FormatException> matrices;
   for (auto& [name, format] : formats) matrices.push_back({name, format});
-  return compact_formats(std::move(matrices));
+  WeightFormats compact = compact_formats(std::move(matrices));
+  const auto table = coded.find(kEmbedding);
+  if (table != coded.end()) compact.table = table->second;
+  return compact;
 }
 
 /// The prefix of the file's first layer.
