@@ -103,7 +103,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   static void add_packing(Weight& weight, const Packing& packing);
   /// All forms of a weight must have the same groups.
   Result<void> add_coded(const graph::Value& value, Weight& weight, const CodedPacking& packing);
-  Result<void> quantise_weight(std::string_view name, const Weight& weight, std::span<const std::byte> bytes);
+  void quantise_weight(const Weight& weight, std::span<const std::byte> bytes);
   Result<Weight*> find_weight(std::string_view name, int64_t bytes);
   WeightPlace place_of(const Weight& weight, const graph::Value& value) const;
   void mark_set(Weight& weight);

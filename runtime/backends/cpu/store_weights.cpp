@@ -13,12 +13,6 @@ Error invalid(std::string message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/cpu] " + std::move(message)};
 }
 
-/// Whether `quantise` makes codes of this format.
-bool can_quantise(const WeightFormat& format) {
-  if (format.kind != CodeKind::kInteger || format.offset != GroupOffset::kNone) return false;
-  return format.scale == ScaleType::kFloat32 || (format.bits == 4 && format.scale != ScaleType::kPowerOfTwo);
-}
-
 }  // namespace
 
 void Store::add_packing(Weight& weight, const Packing& packing) {
@@ -64,15 +58,9 @@ WeightPlace Store::place_of(const Weight& weight, const graph::Value& value) con
   return place;
 }
 
-Result<void> Store::quantise_weight(std::string_view name, const Weight& weight, std::span<const std::byte> bytes) {
-  const WeightFormat& format = *weight.format;
-  if (!can_quantise(format)) {
-    return invalid(fmt::format("cannot set weight {}: found elements, expected codes in {}; load it from a reader",
-                               name, to_string(format)));
-  }
+void Store::quantise_weight(const Weight& weight, std::span<const std::byte> bytes) {
   const graph::Value value{.type = weight.type, .format = weight.format};
   for (const CodedForm& form : place_of(weight, value).coded) pack_quantised(value, form, bytes);
-  return ok();
 }
 
 void Store::mark_set(Weight& weight) {
@@ -84,7 +72,7 @@ Result<void> Store::set_weight(std::string_view name, std::span<const std::byte>
   LOCKSTEP_TRY(Weight* const weight, find_weight(name, static_cast<int64_t>(bytes.size())));
   if (!bytes.empty()) {
     std::byte* const memory = weight_memory_.data();
-    if (weight->format) LOCKSTEP_TRY_VOID(quantise_weight(name, *weight, bytes));
+    if (weight->format) quantise_weight(*weight, bytes);
     for (const Form& form : weight->panels) pack(form.packing, bytes.data(), memory + form.offset);
     if (weight->rows_offset >= 0) std::memcpy(memory + weight->rows_offset, bytes.data(), bytes.size());
   }

@@ -138,15 +138,17 @@ void pack_quantised(const graph::Value& weight, const CodedForm& form, std::span
   const auto row_bytes = static_cast<size_t>(groups.columns) * size_of(weight.type.dtype);
   for (int64_t panel = 0; panel < form.rows.panels(); ++panel) {
     const Range rows = form.rows.rows_of(panel);
-    const CodedRows made = buffer.of(rows.size(), groups, GroupOffset::kNone);
+    const CodedRows made = buffer.of(rows.size(), groups, weight.format->offset);
     for (int64_t row = 0; row < rows.size(); ++row) {
       convert_elements(src.data() + static_cast<size_t>(rows.begin + row) * row_bytes, weight.type.dtype,
                        reinterpret_cast<std::byte*>(floats.data()), DType::kFloat32, floats.size());
       const CodedRows to = rows_from(made, groups, row);
       for (int64_t group = 0; group < groups.count(); ++group) {
         const Range columns = groups.of(group);
-        to.scales[static_cast<size_t>(group)] =
-            quantise(*weight.format, floats.data() + columns.begin, columns.size(), to.codes.data() + columns.begin);
+        const GroupScale beside = quantise_group(*weight.format, floats.data() + columns.begin, columns.size(),
+                                                 to.codes.data() + columns.begin);
+        to.scales[static_cast<size_t>(group)] = beside.scale;
+        if (!to.offsets.empty()) to.offsets[static_cast<size_t>(group)] = beside.offset;
       }
     }
     form.pack(panel, made);

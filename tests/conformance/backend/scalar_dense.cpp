@@ -42,15 +42,15 @@ double dot_coded(const graph::Node& node, const WeightFormat& format, const Arra
     }
     std::vector<uint8_t> codes(of_w.size());
     std::vector<int8_t> integers(of_x.size());
-    const double w_scale = quantise(format, of_w.data(), group.size(), codes.data());
+    const GroupScale made = quantise_group(format, of_w.data(), group.size(), codes.data());
     const bool is_int8 = graph::has_int8_activations(node);
     const double x_scale = is_int8 ? to_int8(of_x.data(), group.size(), integers.data()) : 1.0;
     double dot = 0;
     for (size_t i = 0; i < of_x.size(); ++i) {
-      dot += double{code_value(format, codes[i])} *
+      dot += double{decode(format, codes[i], made.scale, made.offset)} *
              (is_int8 ? static_cast<double>(integers[i]) : static_cast<double>(of_x[i]));
     }
-    sum += dot * w_scale * x_scale;
+    sum += dot * x_scale;
   }
   return sum;
 }
@@ -79,7 +79,25 @@ Moments moments_of_row(const Array& x, int64_t row) {
 }  // namespace
 
 void embedding(Rank& rank, const graph::Node& node) {
-  look_up(rank.operand(node, 0), rank.operand(node, 1), -node.integer("first_row"), rank.result(node));
+  const std::optional<WeightFormat> format = graph::format_of(*rank.graph, node, 1);
+  if (!format) {
+    return look_up(rank.operand(node, 0), rank.operand(node, 1), -node.integer("first_row"), rank.result(node));
+  }
+  Array table = rank.operand(node, 1);
+  const ColumnGroups groups = graph::column_groups(*rank.graph, node, 1);
+  std::vector<uint8_t> codes(static_cast<size_t>(format->group));
+  for (int64_t row = 0; row < table.rows(); ++row) {
+    for (int64_t g = 0; g < groups.count(); ++g) {
+      const Range columns = groups.of(g);
+      std::vector<float> values;
+      for (int64_t k = columns.begin; k < columns.end; ++k) values.push_back(static_cast<float>(table.at(row, k)));
+      const GroupScale made = quantise_group(*format, values.data(), columns.size(), codes.data());
+      for (int64_t k = columns.begin; k < columns.end; ++k) {
+        table.at(row, k) = decode(*format, codes[static_cast<size_t>(k - columns.begin)], made.scale, made.offset);
+      }
+    }
+  }
+  look_up(rank.operand(node, 0), table, -node.integer("first_row"), rank.result(node));
 }
 
 void lookup(Rank& rank, const graph::Node& node) {
