@@ -177,13 +177,11 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
                                                                           {"int8", ActivationFormat::kInt8ByGroup}})
               .description("{elements,bf16,int8}"))
       ->type_name("TYPE");
-  app.add_option(
-         "--kv-dtype", model.options.kv_dtype,
+  app.add_option_function<std::string>(
+         "--kv-dtype", [&model](const std::string& text) { model.options.kv_dtype = *cache_type_from_text(text); },
          "Keep keys and values in 8 bits, with a scale for each head and token (docs/quantization.md); default: "
          "as --dtype says")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, CacheType>{{"int8", CacheType::kInt8}, {"fp8", CacheType::kFp8}})
-                      .description("{int8,fp8}"))
+      ->check(CLI::IsMember({"int8", "fp8"}))
       ->type_name("TYPE");
   app.add_flag_callback(
       "--expert-parallel", [&engine] { engine.partition.experts = partition::ExpertSplit::kWhole; },
