@@ -197,7 +197,7 @@ class Builder:
             arrays = {part["name"].rpartition(".")[2]: hashed_array(
                 part, lambda *of: hashed_tensors.hashed_bits(seed, *of), lambda *of: hashed_tensors.hashed_units(seed, *of))
                 for part in parts}  # fmt: skip
-            weights[f"{module}.weight"] = decoded(arrays, layout)
+            weights[f"{module}.weight"] = np.ascontiguousarray(decoded(arrays, layout))
         model = families.load_model(self.variant.config, weights)
         if self.model.activations:
             for name, linear in model.named_modules():
