@@ -79,7 +79,7 @@ ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::ve
 std::optional<WeightFormat> StepBuilder::format_of(const std::string& tensor, int64_t columns,
                                                    std::optional<int64_t> leaf) const {
   const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
-  if (!stored) return std::nullopt;
+  if (!stored || stored->ordered) return std::nullopt;  // columns in another order: the checkpoint decodes them
   WeightFormat format = stored->of_columns(columns);
   if (stored->ordered) format.group = 1;  // the scale of each column's own group
   if (leaf) format.group = group_in_leaf(format.group, columns, *leaf);

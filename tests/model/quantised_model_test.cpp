@@ -37,6 +37,14 @@ TEST_P(QuantisedModel, DecodesItsWeightsToThoseOfTransformers) {
   }
 }
 
+TEST_P(QuantisedModel, MultipliesItsCodesOnTheReferenceBackend) {
+  if (rounds_activations()) GTEST_SKIP() << "the answers are those of rounded activations";
+  for (const int ranks : {1, 3}) {
+    SCOPED_TRACE(::testing::Message() << ranks << " ranks");
+    expect_golden(golden_, run({.backend = "reference", .ranks = ranks, .slots = 3, .chunk = 8}));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, QuantisedModel, ::testing::ValuesIn(golden_names(LOCKSTEP_QUANTISED_GOLDENS_DIR)),
                          [](const auto& tested) { return tested.param; });
 
