@@ -88,6 +88,8 @@ MODELS = {
                        Layout("packed", 4, 24, zeros=True, scale="BF16"), {**WIDER, "torch_dtype": "bfloat16"}),
     "w4a16_experts": Quantised(compressed("pack-quantized", {**INT4, "group_size": 32}),
                                Layout("packed", 4, 32), base=MIXTRAL),
+    "w4a16_tied": Quantised(compressed("pack-quantized", {**INT4, "group_size": 32}), Layout("packed", 4, 32),
+                            {"tie_word_embeddings": True}),
     "w8a16": Quantised(compressed("pack-quantized", INT8), Layout("packed", 8)),
     "w8a8": Quantised(compressed("int-quantized", INT8, {"num_bits": 8, "type": "int", **BY_TOKEN}),
                       Layout("bytes", 8), activations="int8"),

@@ -64,7 +64,7 @@ struct Model::Files {
 Result<Model> Model::open(const std::filesystem::path& directory, const ModelOptions& options) {
   auto files = std::make_shared<Files>();
   files->config_file = directory / "config.json";
-  LOCKSTEP_TRY(files->spec, model::served_spec(files->config_file, options, directory));
+  LOCKSTEP_TRY(files->spec, model::served_spec(files->config_file, options));
   files->options = options;
   files->directory = directory;
   LOCKSTEP_TRY(generation::LoadedConfig loaded, generation::read_generation_config(directory));

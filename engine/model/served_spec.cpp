@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/core/int8_groups.h"
-#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::model {
 namespace {
@@ -128,16 +126,8 @@ Result<void> set_cache_type(ModelSpec& spec, CacheType type) {
 
 }  // namespace
 
-Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options,
-                              const std::optional<std::filesystem::path>& weights) {
+Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options) {
   LOCKSTEP_TRY(ModelSpec spec, checkpoint::read_spec(config));
-  if (weights && (spec.formats.any() || gguf::is_gguf(*weights))) {
-    Result<checkpoint::WeightFormats> stored = checkpoint::stored_weight_formats(*weights, spec);
-    const bool has_no_files = !stored.has_value() && stored.error().kind == ErrorKind::kNotFound;  // only planned with
-    if (!has_no_files) {
-      LOCKSTEP_TRY(spec.formats, std::move(stored));
-    }
-  }
   if (options.window) LOCKSTEP_TRY_VOID(set_window(spec, *options.window));
   if (options.pinned_sinks > 0) LOCKSTEP_TRY_VOID(pin_sinks(spec, options.pinned_sinks));
   if (options.weights) LOCKSTEP_TRY_VOID(set_weights(spec, *options.weights));

@@ -10,12 +10,9 @@
 
 namespace lockstep::model {
 
-/// Reads config.json and applies `options`. If matrices have codes, their formats are those of the files in the folder
-/// `weights`, or without one those that the config lets expect. Fails as `checkpoint::read_spec`; with
-/// `kInvalidArgument` for pinned sinks without a window and for invalid groups of 8-bit integers, with `kUnsupported`
-/// for options that the model cannot serve.
-Result<checkpoint::ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options,
-                                          const std::optional<std::filesystem::path>& weights = std::nullopt);
+/// Reads config.json and applies `options`. Fails as `checkpoint::read_spec`; with `kInvalidArgument` for pinned sinks
+/// without a window and for invalid groups of columns, with `kUnsupported` for options that the model cannot serve.
+Result<checkpoint::ModelSpec> served_spec(const std::filesystem::path& config, const ModelOptions& options);
 
 /// The most tokens of a sequence of the model; empty: limited by its slot only (ALiBi; windows with pinned sinks in
 /// every layer, where no token attends to a position beyond them).

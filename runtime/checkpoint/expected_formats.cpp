@@ -84,7 +84,11 @@ Result<WeightFormats> expected_formats(const QuantisationConfig& quantisation, c
     for (const std::string& matrix : matrices_of_layer(spec, layer)) LOCKSTEP_TRY_VOID(add(matrix));
   }
   if (spec.layer_input_size > 0) LOCKSTEP_TRY_VOID(add("model.per_layer_model_projection.weight"));
-  if (!spec.tied_embeddings) LOCKSTEP_TRY_VOID(add("lm_head.weight"));
+  if (spec.tied_embeddings) {
+    formats.push_back({"lm_head.weight", std::nullopt});  // the table of embeddings
+  } else {
+    LOCKSTEP_TRY_VOID(add("lm_head.weight"));
+  }
   return compact_formats(std::move(formats));
 }
 

@@ -9,6 +9,9 @@
 #include "runtime/checkpoint/quantisation_config.h"
 #include "runtime/checkpoint/spec_families.h"
 #include "runtime/checkpoint/spec_keys.h"
+#include "runtime/checkpoint/stored_files.h"
+#include "runtime/checkpoint/stored_tensors.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -140,7 +143,13 @@ Result<ModelSpec> read_spec(const std::filesystem::path& config_json) {
   LOCKSTEP_TRY(const std::string text, read_text_file(config_json, kMaxConfigBytes));
   LOCKSTEP_TRY(json document, parse_config(text, config_json.string()));
   LOCKSTEP_TRY_VOID(add_quantisation_beside(document, config_json.parent_path()));
-  return spec_of(document, config_json.string());
+  LOCKSTEP_TRY(ModelSpec spec, spec_of(document, config_json.string()));
+  const std::filesystem::path directory = config_json.parent_path();
+  const bool has_coded_files = (spec.formats.any() && StoredFiles::are_in(directory)) || gguf::is_gguf(directory);
+  if (has_coded_files) {
+    LOCKSTEP_TRY(spec.formats, stored_weight_formats(directory, spec));
+  }
+  return spec;
 }
 
 }  // namespace lockstep::checkpoint

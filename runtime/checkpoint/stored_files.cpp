@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -60,6 +61,14 @@ Result<std::unique_ptr<StoredFiles>> StoredFiles::open(const std::filesystem::pa
     }
   }
   return no_weights(directory);
+}
+
+bool StoredFiles::are_in(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return std::ranges::any_of(kFormats, [&](const Format& format) {
+    return std::filesystem::exists(directory / format.single, ignored) ||
+           std::filesystem::exists(directory / format.index, ignored);
+  });
 }
 
 Result<TensorMap> StoredFiles::open_file(const std::string& name, HeaderReader read_header) {

@@ -24,6 +24,8 @@ class StoredFiles {
  public:
   /// Opens `directory`; searches and fails as `open_checkpoint` does. `directory` may be a GGUF file.
   static Result<std::unique_ptr<StoredFiles>> open(const std::filesystem::path& directory);
+  /// Whether `directory` has weights that `open` would open.
+  static bool are_in(const std::filesystem::path& directory);
   StoredFiles(const StoredFiles&) = delete;
   StoredFiles& operator=(const StoredFiles&) = delete;
 

@@ -277,6 +277,7 @@ Result<WeightFormats> formats_of(const StoredTensors& tensors,
                     tensor.stored_name, tensor.entry.file.string(), format ? to_string(*format) : "of elements",
                     first->second ? to_string(*first->second) : "elements")};
   }
+  if (!coded.empty()) formats.try_emplace(std::string(kHead), std::nullopt);  // without one, it is the embedding
   std::vector<FormatException> matrices;
   for (auto& [name, format] : formats) matrices.push_back({name, format});
   WeightFormats compact = compact_formats(std::move(matrices));

@@ -144,9 +144,6 @@ Result<std::unique_ptr<device::Communicator>> connect(const Run& run, int rank) 
 Result<int> run_rank(const Run& run, int rank) {
   LOCKSTEP_TRY(checkpoint::ModelSpec spec, checkpoint::read_spec(run.model / "config.json"));
   if (run.options.coded == CodedMatrices::kDecoded) spec.formats = {};
-  if (spec.formats.any()) {
-    LOCKSTEP_TRY(spec.formats, checkpoint::stored_weight_formats(run.model, spec));
-  }
   if (run.options.served) spec.formats = checkpoint::served_formats(*run.options.served);
   spec.cache_type = run.options.cache;
   LOCKSTEP_TRY(

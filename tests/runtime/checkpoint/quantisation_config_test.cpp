@@ -109,6 +109,12 @@ TEST(ReadGptq, QuantisesAllExceptTheHead) {
   EXPECT_EQ(format_of(formats_of(with(kGptq, {{"lm_head", true}})), kHead), "q4g32.f16");
 }
 
+TEST(ReadGptq, LeavesAHeadThatIsTheEmbedding) {
+  const auto spec = parse(with(quantised(kGptq), {{"tie_word_embeddings", true}}));
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  EXPECT_EQ(format_of(spec.value().formats, kHead), "none");
+}
+
 TEST(ReadGptq, HasZerosUnlessSymmetricAndAnOrderWithActOrder) {
   EXPECT_EQ(usual_of(with(kGptq, {{"sym", false}, {"bits", 8}})), "q8g32z.f16");
   EXPECT_EQ(usual_of(with(kGptq, {{"desc_act", true}, {"group_size", -1}})), "q4g0.f16 ordered");

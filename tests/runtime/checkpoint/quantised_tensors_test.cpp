@@ -367,6 +367,26 @@ TEST(QuantisedTensors, RefuseScalesOfActivations) {
   EXPECT_THAT(checkpoint.error().message, HasSubstr("q_proj.act.scales, expected activations without scales"));
 }
 
+TEST(StoredWeightFormats, AreThoseOfASpecWhoseWeightsAreBesideItsConfig) {
+  const QuantisedCase golden = quantised_case("fp8 tensor");  // scales in float32, in a model of bfloat16
+  const TemporaryDirectory directory;
+  const nlohmann::json config = {{"model_type", "llama"},         {"hidden_size", 48},
+                                 {"intermediate_size", 96},       {"vocab_size", 256},
+                                 {"num_hidden_layers", 1},        {"num_attention_heads", 4},
+                                 {"torch_dtype", "bfloat16"},     {"num_key_value_heads", 4},
+                                 {"max_position_embeddings", 64}, {"quantization_config", golden.config}};
+  directory.write("config.json", config.dump());
+  const auto expected = read_spec(directory.path() / "config.json");
+  ASSERT_TRUE(expected.has_value()) << expected.error().message;
+  EXPECT_EQ(to_string(expected.value().formats.of(kQuery).value()), "e4m3g0.bf16 e4m3-tensor");
+  golden.write(directory);
+  directory.write("config.json", config.dump());
+  const auto stored = read_spec(directory.path() / "config.json");
+  ASSERT_TRUE(stored.has_value()) << stored.error().message;
+  EXPECT_EQ(to_string(stored.value().formats.of(kQuery).value()), "e4m3g0 e4m3-tensor");
+  EXPECT_FALSE(stored.value().formats.of("lm_head.weight"));
+}
+
 TEST(StoredWeightFormats, RefuseExpertsOfALayerThatDiffer) {
   QuantisedCase golden = quantised_case("w4a16");
   std::map<std::string, RawTensor> tensors;
