@@ -6,7 +6,7 @@ namespace lockstep::cpu {
 namespace {
 
 /// Replace `kSlabSteps` with AMX, and for codes: their steps should stay in the first-level cache.
-constexpr int64_t kTiledSlabSteps = 128, kExpandedSlabSteps = 64;
+constexpr int64_t kTiledSlabSteps = 128, kExpandedSlabSteps = 512;
 
 }  // namespace
 

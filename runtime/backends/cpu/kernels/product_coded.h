@@ -2,6 +2,8 @@
 // Included by the floats_*.cpp, pairs_*.cpp and bytes_*.cpp files after their dots_*.h.
 #pragma once
 
+#include <type_traits>
+
 #include "runtime/backends/cpu/kernels/coded.h"
 #include "runtime/backends/cpu/kernels/row_sums.h"
 #include "runtime/backends/cpu/kernels/words.h"
@@ -29,24 +31,52 @@ LOCKSTEP_LANES_INLINE void with_offset(GroupOffset offset, Work work) {
   work(OffsetTag<GroupOffset::kMinima>{});
 }
 
-/// Sixteen stored scales, or minima.
-LOCKSTEP_LANES_INLINE Lanes load_scales(ScaleType type, const std::byte* p) {
-  switch (type) {
-    case ScaleType::kFloat32: return load(reinterpret_cast<const float*>(p));
-    case ScaleType::kBFloat16: return load(reinterpret_cast<const BFloat16*>(p));
-    case ScaleType::kFloat16: return load(reinterpret_cast<const Float16*>(p));
-    case ScaleType::kPowerOfTwo: break;
+/// Stored scales, or minima, of V strips.
+template <int V>
+LOCKSTEP_LANES_INLINE void load_scales(ScaleType type, const std::byte* p, Lanes (&to)[V]) {
+  if (type == ScaleType::kFloat16) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = load(reinterpret_cast<const Float16*>(p) + v * kLanes);
+  } else if (type == ScaleType::kBFloat16) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = load(reinterpret_cast<const BFloat16*>(p) + v * kLanes);
+  } else if (type == ScaleType::kFloat32) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = load(reinterpret_cast<const float*>(p) + v * kLanes);
+  } else {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = power_of_two(widen_bytes(p + v * kLanes));
   }
-  return power_of_two(widen_bytes(p));
 }
 
-/// Sixteen stored offsets as `Dots::end` reads them.
-template <GroupOffset kOffset>
-LOCKSTEP_LANES_INLINE Words load_offsets(const WeightFormat& format, const std::byte* p) {
-  if constexpr (kOffset == GroupOffset::kNone) return splat_word(0);
-  if constexpr (kOffset == GroupOffset::kMinima) return as_words(load_scales(format.scale, p));
-  return Dots::zeros_of(format, format.bits == 4 ? widen_bytes(p) : widen_halves(p));
+/// Stored offsets of V strips, as `Dots::end` reads them.
+template <GroupOffset kOffset, int V>
+LOCKSTEP_LANES_INLINE void load_offsets(const WeightFormat& format, const std::byte* p, Words (&to)[V]) {
+  if constexpr (kOffset == GroupOffset::kMinima) {
+    Lanes minima[V];
+    load_scales<V>(format.scale, p, minima);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = as_words(minima[v]);
+  } else if constexpr (kOffset == GroupOffset::kZeros) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      to[v] = Dots::zeros_of(format, format.bits == 4 ? widen_bytes(p + v * kLanes) : widen_halves(p + v * kLanes * 2));
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) to[v] = splat_word(0);
+  }
 }
+
+/// Where the scales and offsets of the strips of a call are, in bytes after a group's lines.
+struct GroupEnd {
+  int64_t scales, offsets, bytes;  // of all strips
+
+  [[gnu::always_inline]] explicit GroupEnd(const CodedWeights& w)
+      : scales(w.first_strip * kStrip * w.scale_bytes()),
+        offsets(kStrip * (w.panel_strips * w.scale_bytes() + w.first_strip * w.offset_bytes())),
+        bytes(w.panel_strips * kStrip * (w.scale_bytes() + w.offset_bytes())) {}
+};
 
 /// Calls work(code) with the code of `format`, whose kind is known when this is compiled.
 template <typename Work>
@@ -85,37 +115,38 @@ LOCKSTEP_LANES_INLINE void add_lines(const Code& code, const CodedWeights& w, co
   }
 }
 
-/// Adds complete sums of a group to those of the rows, with the scales and offsets that follow the lines.
+/// Adds complete sums of a group to those of the rows, with the scales and offsets at `at`, after the lines.
 template <int R, int V>
-LOCKSTEP_LANES_INLINE void end_coded_group(const Dots::Rule& rule, const CodedWeights& w, const std::byte* scales,
-                                           const ArrangedRows& x, int64_t group, const Dots::Sum (&dots)[R][V],
-                                           GroupSums<R, V>& sums, float* top) {
-  const int64_t size = kStrip * w.scale_bytes(), offset_size = kStrip * w.offset_bytes();
-  const std::byte* offsets = scales + w.panel_strips * size + w.first_strip * offset_size;
-  scales += w.first_strip * size;
+LOCKSTEP_LANES_INLINE void end_coded_group(const Dots::Rule& rule, const WeightFormat& format, const std::byte* at,
+                                           const GroupEnd& end, const ArrangedRows& x, int64_t group,
+                                           const Dots::Sum (&dots)[R][V], GroupSums<R, V>& sums, float* top) {
+  Lanes scales[V];
+  load_scales<V>(format.scale, at + end.scales, scales);
   with_offset(
-      w.format.offset, [&](auto tag) __attribute__((always_inline)) {
+      format.offset, [&](auto tag) __attribute__((always_inline)) {
         constexpr GroupOffset kOffset = decltype(tag)::kOffset;
+        Words offsets[V];
+        load_offsets<kOffset, V>(format, at + end.offsets, offsets);
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) {
-          const Lanes scale = Dots::scale_of(rule, load_scales(w.format.scale, scales + v * size));
-          const Words offset = load_offsets<kOffset>(w.format, offsets + v * offset_size);
+          const Lanes scale = Dots::scale_of(rule, scales[v]);
 #pragma GCC unroll 2
           for (int r = 0; r < R; ++r) {
-            sums.set(r, v, top, Dots::end<kOffset>(x, r, group, dots[r][v], scale, offset, sums.get(r, v, top)));
+            sums.set(r, v, top, Dots::end<kOffset>(x, r, group, dots[r][v], scale, offsets[v], sums.get(r, v, top)));
           }
         }
       });
 }
 
 template <int R, int V, typename Code>
-LOCKSTEP_LANES_INLINE void add_coded_groups(const Code& code, const CodedWeights& w, const ArrangedRows& x,
-                                            const CodedSegment& leaf, GroupSums<R, V>& sums, float* top) {
+LOCKSTEP_LANES_INLINE void add_coded_groups(const Code& code, const CodedWeights& w, const GroupEnd& end,
+                                            const ArrangedRows& x, const CodedSegment& leaf, GroupSums<R, V>& sums,
+                                            float* top) {
   const Dots::Rule rule(w.format);
+  const WeightFormat format = w.format;
   const std::byte* at = w.group_at(leaf.first_line, leaf.first_group);
   const std::byte* steps = x.steps + leaf.first_line * Code::kSteps * 4;
   const int64_t line_bytes = w.panel_strips * int64_t{kLineBytes};
-  const int64_t end_bytes = w.panel_strips * kStrip * (w.scale_bytes() + w.offset_bytes());
   for (int64_t i = 0; i < leaf.groups; ++i) {
     const int64_t lines = i + 1 < leaf.groups ? w.group_lines : leaf.last_lines, group = leaf.first_group + i;
     Dots::Sum dots[R][V];
@@ -126,8 +157,9 @@ LOCKSTEP_LANES_INLINE void add_coded_groups(const Code& code, const CodedWeights
       for (int v = 0; v < V; ++v) dots[r][v] = opening;
     }
     add_lines<R, V>(code, w, at, lines, steps, x.stride, dots);
-    end_coded_group<R, V>(rule, w, at + lines * line_bytes, x, group, dots, sums, top);
-    at += lines * line_bytes + end_bytes;
+    at += lines * line_bytes;
+    end_coded_group<R, V>(rule, format, at, end, x, group, dots, sums, top);
+    at += end.bytes;
     steps += lines * Code::kSteps * 4;
   }
 }
@@ -136,6 +168,7 @@ template <int R, int V, typename Code>
 static void few_coded_rows(const CodedFewRows& p, const Code& code) {
   GroupSums<R, V> sums;
   CodedWeights of_panel = p.weights;
+  const GroupEnd end(p.weights);
   for (int64_t panel = 0; panel < p.panels; ++panel, of_panel.data += p.panel_stride) {
     for (const CodedSegment* leaf = p.begin; leaf != p.end; ++leaf) {
       float* const top = p.stack + leaf->level * kFewRowsFloats;
@@ -144,7 +177,7 @@ static void few_coded_rows(const CodedFewRows& p, const Code& code) {
       } else {
         sums.resume(top);
       }
-      add_coded_groups<R, V>(code, of_panel, p.x, *leaf, sums, top);
+      add_coded_groups<R, V>(code, of_panel, end, p.x, *leaf, sums, top);
       sums.end_leaf(p, panel, leaf->merges, leaf->root, top);
     }
   }
@@ -184,10 +217,43 @@ static void few_coded_rows(const CodedFewRows& p) {
   few_coded_rows<2>(p);
 }
 
+/// Writes the lines of a group as steps.
+template <typename Code>
+LOCKSTEP_LANES_INLINE void expand_lines(const Code& code, const CodedWeights& w, const std::byte* at, int64_t lines,
+                                        std::byte* to) {
+  const int64_t stride = w.strips * int64_t{kLineBytes};
+  for (int64_t line = 0; line < lines; ++line, at += w.panel_strips * kLineBytes, to += Code::kSteps * stride) {
+    for (int v = 0; v < w.strips; ++v) {
+      Words steps[Code::kSteps];
+      code.steps(at + (w.first_strip + v) * kLineBytes, steps);
+#pragma GCC unroll 8
+      for (int s = 0; s < Code::kSteps; ++s) store_words(to + s * stride + v * kLineBytes, steps[s]);
+    }
+  }
+}
+
+/// Writes the scales and offsets at `at`, after a group's lines.
+static void expand_end(const CodedWeights& w, const GroupEnd& end, const std::byte* at, std::byte* to) {
+  const int64_t stride = w.strips * int64_t{kLineBytes}, size = kStrip * w.scale_bytes();
+  const int64_t offset_size = kStrip * w.offset_bytes();
+  for (int v = 0; v < w.strips; ++v) {
+    Lanes scale[1];
+    load_scales<1>(w.format.scale, at + end.scales + v * size, scale);
+    store_words(to + v * kLineBytes, as_words(scale[0]));
+    with_offset(w.format.offset, [&](auto tag) {
+      constexpr GroupOffset kOffset = decltype(tag)::kOffset;
+      if (kOffset == GroupOffset::kNone) return;
+      Words offset[1];
+      load_offsets<kOffset, 1>(w.format, at + end.offsets + v * offset_size, offset);
+      store_words(to + stride + v * kLineBytes, offset[0]);
+    });
+  }
+}
+
 /// See CodedKernels::expand.
 static void expand(const CodedExpansion& p) {
   const CodedWeights& w = p.weights;
-  const int64_t size = kStrip * w.scale_bytes(), offset_size = kStrip * w.offset_bytes();
+  const GroupEnd end(w);
   const std::byte* at = w.group_at(p.segment.first_line, p.segment.first_group);
   std::byte* to = p.to;
   const int64_t stride = w.strips * int64_t{kLineBytes};
@@ -195,26 +261,11 @@ static void expand(const CodedExpansion& p) {
     constexpr int kSteps = std::remove_reference_t<decltype(code)>::kSteps;
     for (int64_t group = 0; group < p.segment.groups; ++group) {
       const int64_t lines = group + 1 < p.segment.groups ? w.group_lines : p.segment.last_lines;
-      for (int64_t line = 0; line < lines; ++line, at += w.panel_strips * kLineBytes, to += kSteps * stride) {
-        for (int v = 0; v < w.strips; ++v) {
-          Words steps[kSteps];
-          code.steps(at + (w.first_strip + v) * kLineBytes, steps);
-#pragma GCC unroll 8
-          for (int s = 0; s < kSteps; ++s) store_words(to + s * stride + v * kLineBytes, steps[s]);
-        }
-      }
-      const std::byte* offsets = at + w.panel_strips * size;
-      for (int v = 0; v < w.strips; ++v) {
-        const int strip = w.first_strip + v;
-        store_words(to + v * kLineBytes, as_words(load_scales(w.format.scale, at + strip * size)));
-        with_offset(
-            w.format.offset, [&](auto tag) __attribute__((always_inline)) {
-              constexpr GroupOffset kOffset = decltype(tag)::kOffset;
-              if constexpr (kOffset == GroupOffset::kNone) return;
-              store_words(to + stride + v * kLineBytes, load_offsets<kOffset>(w.format, offsets + strip * offset_size));
-            });
-      }
-      at += w.panel_strips * (size + offset_size);
+      expand_lines(code, w, at, lines, to);
+      at += lines * w.panel_strips * kLineBytes;
+      to += lines * kSteps * stride;
+      expand_end(w, end, at, to);
+      at += end.bytes;
       to += w.format.offset == GroupOffset::kNone ? stride : 2 * stride;
     }
   });

@@ -37,8 +37,23 @@ class LinearCoded : public ::testing::TestWithParam<CodedIsa> {
   DType dtype() const { return dots() == DotKind::kPairs ? DType::kBFloat16 : DType::kFloat32; }
 };
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCoded, ::testing::ValuesIn(available_coded_isas()),
-                         [](const auto& test) { return "isa" + std::to_string(static_cast<int>(test.param)); });
+std::string name_of(const ::testing::TestParamInfo<CodedIsa>& test) {
+  return "isa" + std::to_string(static_cast<int>(test.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCoded, ::testing::ValuesIn(available_coded_isas()), name_of);
+
+/// Over everything on this machine that multiplies bytes.
+class LinearCodedBytes : public LinearCoded {
+ public:
+  static std::vector<CodedIsa> isas() {
+    std::vector<CodedIsa> isas = available_coded_isas();
+    std::erase_if(isas, [](CodedIsa isa) { return coded_kernels_of(isa).dots != DotKind::kBytes; });
+    return isas;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCodedBytes, ::testing::ValuesIn(LinearCodedBytes::isas()), name_of);
 
 TEST_P(LinearCoded, MultipliesEveryFormatAsDecodedWeights) {
   for (const WeightFormat& format : formats()) {
@@ -201,8 +216,7 @@ TEST_P(LinearCoded, MakesNanOfARowThatHoldsNoNumberAndOfNoOther) {
   }
 }
 
-TEST_P(LinearCoded, MultipliesEightBitsByEightAsDefinedToTheBit) {
-  if (dots() != DotKind::kBytes) GTEST_SKIP();
+TEST_P(LinearCodedBytes, MultipliesEightBitsByEightAsDefinedToTheBit) {
   for (const ProductShape& shape : kShapes) {
     for (const int64_t group : {4, 32, 128, 1024}) {
       const CodedFixture product{isa(), DType::kFloat32, {.bits = 8, .group = group}, shape};
@@ -231,8 +245,7 @@ TEST_P(LinearCoded, MultipliesEightBitsByEightAsDefinedToTheBit) {
   }
 }
 
-TEST_P(LinearCoded, SumsTheLargestProductsExactly) {
-  if (dots() != DotKind::kBytes) GTEST_SKIP();
+TEST_P(LinearCodedBytes, SumsTheLargestProductsExactly) {
   // Codes whose pairs of products leave 16 bits unless they are signed, over the longest group.
   for (const float of_x : {1.0f, -1.0f}) {
     for (const uint8_t code : {uint8_t{0}, uint8_t{1}, uint8_t{128}, uint8_t{255}}) {
@@ -249,8 +262,7 @@ TEST_P(LinearCoded, SumsTheLargestProductsExactly) {
   }
 }
 
-TEST_P(LinearCoded, QuantisesRowsAsDefined) {
-  if (dots() != DotKind::kBytes) GTEST_SKIP();
+TEST_P(LinearCodedBytes, QuantisesRowsAsDefined) {
   for (int64_t count : {1, 3, 4, 15, 16, 17, 64, 130, 1024}) {
     std::vector<float> values = random_numbers(count, static_cast<uint32_t>(count));
     for (float& value : values) value = value * 3.7f + 0.01f;
@@ -266,12 +278,12 @@ TEST_P(LinearCoded, QuantisesRowsAsDefined) {
   }
 }
 
-TEST(LinearCodedBytes, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused) {
+TEST(LinearCodedKernels, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused) {
   for (const char* format : {"q4g32z.f16", "q8g64", "e2m1g32.e8m0", "q8g32m.bf16"}) {
     for (const int64_t rows : {1, 7, 37}) {
       std::vector<float> first;
-      for (const CodedIsa isa : available_coded_isas()) {
-        if (coded_kernels_of(isa).dots != DotKind::kBytes || isa == CodedIsa::kBytesPortable) continue;
+      for (const CodedIsa isa : LinearCodedBytes::isas()) {
+        if (isa == CodedIsa::kBytesPortable) continue;
         const std::vector<float> found = CodedFixture{isa, DType::kFloat32, format_from(format), {rows, 65, 300}}.run();
         if (first.empty()) first = found;
         EXPECT_TRUE(same_bits(found, first)) << format << " " << static_cast<int>(isa) << ", " << rows << " rows";
