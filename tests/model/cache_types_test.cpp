@@ -134,7 +134,8 @@ class EngineIn8Bits : public CacheTypes {
     for (int round = 0; round < 2; ++round) {
       std::vector<RequestHandle> handles = engine->submit(requests).value();
       for (RequestHandle& handle : handles) {
-        for (const Answer& answer : handle.wait().value()) ids.push_back(answer.ids);
+        const std::vector<Answer> answers = handle.wait().value();
+        for (const Answer& answer : answers) ids.push_back(answer.ids);
       }
     }
     EXPECT_TRUE(engine->close().has_value());
@@ -192,7 +193,8 @@ TEST_P(EngineIn8Bits, GoesOnWithSuspendedRequestsAtAnotherDegree) {
   group = std::move(next);
   std::vector<std::vector<int32_t>> found;
   for (RequestHandle& handle : handles) {
-    for (const Answer& answer : handle.wait().value()) found.push_back(answer.ids);
+    const std::vector<Answer> answers = handle.wait().value();
+    for (const Answer& answer : answers) found.push_back(answer.ids);
   }
   EXPECT_EQ(found, expected);
   EXPECT_TRUE(engine->close().has_value());
