@@ -286,9 +286,10 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
 std::vector<std::string> supported_model_types();
 
 /// Reads a config.json; without a quantization_config it also reads quantize_config.json, quant_config.json or
-/// hf_quant_config.json beside it. Fails with `kNotFound` (no such file), `kInvalidArgument` (not JSON; a missing key,
-/// or one of the wrong type or out of range) or `kUnsupported` (model type, rope kind, activation, a format of
-/// quantised weights, a switch of the family; the message lists the supported values).
+/// hf_quant_config.json beside it. Formats are those of the weights beside it (`stored_weight_formats`), if there are
+/// any. Fails with `kNotFound` (no such file), `kInvalidArgument` (not JSON; a missing key, or one of the wrong type or
+/// out of range) or `kUnsupported` (model type, rope kind, activation, a format of quantised weights, a switch of the
+/// family; the message lists the supported values).
 Result<ModelSpec> read_spec(const std::filesystem::path& config_json);
 
 /// Parses the text of a config.json; `origin` names it in messages.

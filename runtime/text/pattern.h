@@ -1,4 +1,4 @@
-// Regular expressions over UTF-8 with Unicode properties. The only file that uses PCRE2.
+// Regular expressions over UTF-8 with Unicode properties. The only file of this folder that uses PCRE2.
 //
 // Expressions of tokenizer.json use Oniguruma's dialect and are translated first (expression.h). ^ and $ match at every
 // line.

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/stored_tensors.h"
+#include "tests/runtime/checkpoint/stored_testing.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
@@ -77,6 +77,13 @@ inline std::vector<QuantisedCase> quantised_cases() {
     added.first_row = from.at("first_row").get<std::vector<float>>();
   }
   return cases;
+}
+
+inline constexpr const char* kQuery = "model.layers.0.self_attn.q_proj.weight";
+
+inline Result<std::unique_ptr<Checkpoint>> open_case(const TemporaryDirectory& directory, const QuantisedCase& opened) {
+  opened.write(directory);
+  return open_model_checkpoint(directory.path(), spec_of("llama"));
 }
 
 inline QuantisedCase quantised_case(const std::string& name) {
