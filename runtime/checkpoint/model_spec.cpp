@@ -145,9 +145,12 @@ Result<ModelSpec> read_spec(const std::filesystem::path& config_json) {
   LOCKSTEP_TRY_VOID(add_quantisation_beside(document, config_json.parent_path()));
   LOCKSTEP_TRY(ModelSpec spec, spec_of(document, config_json.string()));
   const std::filesystem::path directory = config_json.parent_path();
-  const bool has_coded_files = (spec.formats.any() && StoredFiles::are_in(directory)) || gguf::is_gguf(directory);
-  if (has_coded_files) {
+  if (spec.formats.any() && StoredFiles::are_in(directory)) {
     LOCKSTEP_TRY(spec.formats, stored_weight_formats(directory, spec));
+  }
+  if (gguf::is_gguf(directory)) {  // missing tensors are an error when they are read
+    auto formats = stored_weight_formats(directory, spec);
+    if (formats.has_value()) spec.formats = std::move(formats).assume_value();
   }
   return spec;
 }
