@@ -302,6 +302,11 @@ Result<std::string_view> find_prefix(const StoredFiles& files, const FamilyNames
                   files.directory().string(), spec.model_type, fmt::join(tried, " or "), files.tensors().size())};
 }
 
+/// The names of tensors in a directory, or in a GGUF file.
+FamilyNames names_in(const std::filesystem::path& directory, const ModelSpec& spec) {
+  return gguf::is_gguf(directory) ? names_in_gguf(spec.model_type) : names_of_family(spec.model_type);
+}
+
 /// The tensors of a model directory.
 struct ModelFiles {
   std::unique_ptr<StoredFiles> files;
@@ -314,7 +319,7 @@ struct ModelFiles {
 Result<ModelFiles> open_model(const std::filesystem::path& directory, const ModelSpec& spec) {
   ModelFiles model;
   LOCKSTEP_TRY(model.files, StoredFiles::open(directory));
-  model.family = gguf::is_gguf(directory) ? names_in_gguf(spec.model_type) : names_of_family(spec.model_type);
+  model.family = names_in(directory, spec);
   LOCKSTEP_TRY(model.prefix, find_prefix(*model.files, model.family, spec));
   LOCKSTEP_TRY(const auto quantisation, read_quantisation_of(directory, spec.dtype));
   std::optional<ModuleRules> rules;
@@ -330,7 +335,7 @@ Result<ModelFiles> open_model(const std::filesystem::path& directory, const Mode
 }  // namespace
 
 Result<StoredTensors> resolve_tensors(const StoredFiles& files, const ModelSpec& spec) {
-  const FamilyNames family = names_of_family(spec.model_type);
+  const FamilyNames family = names_in(files.directory(), spec);
   LOCKSTEP_TRY(const std::string_view prefix, find_prefix(files, family, spec));
   return Resolver(files, spec, family, prefix, /*rules=*/{}).resolve_all();
 }
