@@ -44,9 +44,10 @@ if(LOCKSTEP_WITH_TESTS)
                            LIBRARIES lockstep_test_flags fmt::fmt GTest::gmock)
 endif()
 
-# lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…] [UNITY always|optional])
+# lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…] [UNITY always|optional|groups])
 # A static library of position-independent code (backend modules also link it). UNITY: its sources are compiled as one,
-# always or if LOCKSTEP_UNITY is ON; so no two of them may have the same name in an unnamed namespace.
+# always or if LOCKSTEP_UNITY is ON; so no two of them may have the same name in an unnamed namespace. groups: if it is ON,
+# each group of sources that lockstep_unity_group names.
 function(lockstep_add_library)
   cmake_parse_arguments(ARG "" "NAME;UNITY" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${ARG_NAME} STATIC ${ARG_SOURCES})
@@ -55,8 +56,16 @@ function(lockstep_add_library)
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_library_headers)
   if(ARG_UNITY STREQUAL "always" OR (ARG_UNITY AND LOCKSTEP_UNITY))
     set_target_properties(${ARG_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    if(ARG_UNITY STREQUAL "groups")
+      set_target_properties(${ARG_NAME} PROPERTIES UNITY_BUILD_MODE GROUP)
+    endif()
     target_compile_options(${ARG_NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
+endfunction()
+
+# lockstep_unity_group(name source…)
+function(lockstep_unity_group name)
+  set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
 endfunction()
 
 # lockstep_source_options(source option…)

@@ -8,7 +8,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kLongestName = 1024;  // of a tensor: bounds the memory of many copies of one name
+constexpr size_t kLongestTensorName = 1024;  // of a tensor: bounds the memory of many copies of one name
 
 /// The pickle of 0x1950a86a20f9469cfc6c.
 constexpr std::string_view kMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
@@ -23,9 +23,9 @@ Result<PickledTensors> tensors_of(const PickleMachine& machine, uint32_t result)
     const PickleValue& key = machine.value(dict.parts[i]);
     const PickleValue& held = machine.value(dict.parts[i + 1]);
     if (key.kind != PickleKind::kText || held.kind != PickleKind::kTensor) continue;
-    if (key.text.size() > kLongestName) {
+    if (key.text.size() > kLongestTensorName) {
       return machine.malformed(
-          fmt::format("found a name of {} bytes, expected at most {}", key.text.size(), kLongestName));
+          fmt::format("found a name of {} bytes, expected at most {}", key.text.size(), kLongestTensorName));
     }
     tensors.insert_or_assign(std::string(key.text), machine.tensor(held));
   }

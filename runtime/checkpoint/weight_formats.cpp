@@ -10,7 +10,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::string_view kExperts = ".experts.";
+constexpr std::string_view kExpertsPart = ".experts.";
 
 std::string text_of(const std::optional<MatrixFormat>& format) { return format ? to_string(*format) : "none"; }
 
@@ -120,9 +120,9 @@ bool may_have_codes(std::string_view name) {
 }
 
 std::string without_expert(std::string_view name) {
-  const size_t at = name.find(kExperts);
+  const size_t at = name.find(kExpertsPart);
   if (at == std::string_view::npos) return std::string(name);
-  const size_t number = at + kExperts.size();
+  const size_t number = at + kExpertsPart.size();
   const size_t end = name.find('.', number);
   if (end == std::string_view::npos) return std::string(name);
   return fmt::format("{}*{}", name.substr(0, number), name.substr(end));

@@ -6,7 +6,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kQueryBias = "blk.0.attn_q.bias";
+constexpr std::string_view kBiasOfQueries = "blk.0.attn_q.bias";
 
 /// The keys of DeepSeek's routers and of those after it.
 constexpr KeyPair kRouter[] = {{"expert_feed_forward_length", "moe_intermediate_size"},
@@ -31,7 +31,7 @@ Result<void> finish_qwen2moe(ConfigWriter& writer) {
                                {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"}};
   json& config = writer.config();
   config["norm_topk_prob"] = false;
-  config["qkv_bias"] = writer.has_tensor(kQueryBias);
+  config["qkv_bias"] = writer.has_tensor(kBiasOfQueries);
   return writer.copy(kKeys);
 }
 
@@ -40,7 +40,7 @@ Result<void> finish_qwen3moe(ConfigWriter& writer) {
                                {"expert_used_count", "num_experts_per_tok"},
                                {"expert_feed_forward_length", "moe_intermediate_size"}};
   writer.config()["norm_topk_prob"] = true;
-  if (writer.has_tensor(kQueryBias)) writer.config()["attention_bias"] = true;
+  if (writer.has_tensor(kBiasOfQueries)) writer.config()["attention_bias"] = true;
   return writer.copy(kKeys);
 }
 
@@ -57,7 +57,7 @@ Result<void> finish_gpt_oss(ConfigWriter& writer) {
                                {"expert_feed_forward_length", "intermediate_size"},
                                {"attention.sliding_window", "sliding_window"}};
   json& config = writer.config();
-  config["attention_bias"] = writer.has_tensor(kQueryBias);
+  config["attention_bias"] = writer.has_tensor(kBiasOfQueries);
   if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
   return writer.copy(kKeys);
 }
@@ -70,7 +70,7 @@ Result<void> finish_glm4moe(ConfigWriter& writer) {
   LOCKSTEP_TRY_VOID(writer.copy(kRouter));
   LOCKSTEP_TRY_VOID(writer.copy(kKeys));
   LOCKSTEP_TRY_VOID(leave_out_drafting_layers(writer));
-  config["attention_bias"] = writer.has_tensor(kQueryBias);
+  config["attention_bias"] = writer.has_tensor(kBiasOfQueries);
   config["use_qk_norm"] = writer.has_tensor("blk.0.attn_q_norm.weight");
   return write_rotated_part(writer, "partial_rotary_factor");
 }
