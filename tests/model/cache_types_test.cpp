@@ -88,7 +88,8 @@ TEST_P(CacheTypes, TakeHalfTheMemoryOfBFloat16) {
   const auto reserved = [&](CacheType type) {
     const auto group = Group::alone().value();
     const Model model = Model::open(model_.path(), {.dtype = DType::kBFloat16, .kv_dtype = type}).value();
-    const auto engine = Engine::open(*group, model, {.slots = 16, .capacity = model.spec().max_positions, .threads = 1}).value();
+    const auto engine =
+        Engine::open(*group, model, {.slots = 16, .capacity = model.spec().max_positions, .threads = 1}).value();
     EXPECT_TRUE(engine->close().has_value());
     return static_cast<double>(engine->facts().memory.at(0).states_reserved.value);
   };

@@ -40,7 +40,7 @@ struct GroupOptions {
   DType dtype = DType::kFloat32;
   std::optional<checkpoint::MatrixFormat> served;  // the format that matrices get while they are read
   CodedMatrices coded = CodedMatrices::kInCodes;
-  CacheType cache = CacheType::kModel;             // of keys and values
+  CacheType cache = CacheType::kModel;  // of keys and values
   partition::ExpertSplit experts = partition::ExpertSplit::kColumns;
   actors::Logits logits = actors::Logits::kOmit;
   std::vector<int> hosts = {};  // rank r is on host hosts[r], as its communicator and backend see it; empty: all on one

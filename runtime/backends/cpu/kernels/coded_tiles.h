@@ -22,28 +22,29 @@ struct TiledSums {
 
 template <int V>
 static void end_tiled_group(const GroupProduct& p, const Dots::Rule& rule, const TiledSums& done) {
-  with_offset(p.format.offset, [&](auto tag) __attribute__((always_inline)) {
-    constexpr GroupOffset kOffset = decltype(tag)::kOffset;
-    Lanes scales[V];
-    Words offsets[V];
+  with_offset(
+      p.format.offset, [&](auto tag) __attribute__((always_inline)) {
+        constexpr GroupOffset kOffset = decltype(tag)::kOffset;
+        Lanes scales[V];
+        Words offsets[V];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      scales[v] = Dots::scale_of(rule, as_floats(load_words(done.scales + v * kLineBytes)));
-      offsets[v] =
-          kOffset == GroupOffset::kNone ? splat_word(0) : load_words(done.scales + p.step_stride + v * kLineBytes);
-    }
-    for (int r = 0; r < p.x.rows; ++r) {
-      const Integers opening = Dots::open(rule, p.x, r, done.group);
-      float* const to = p.sums + r * kPanel;
+        for (int v = 0; v < V; ++v) {
+          scales[v] = Dots::scale_of(rule, as_floats(load_words(done.scales + v * kLineBytes)));
+          offsets[v] =
+              kOffset == GroupOffset::kNone ? splat_word(0) : load_words(done.scales + p.step_stride + v * kLineBytes);
+        }
+        for (int r = 0; r < p.x.rows; ++r) {
+          const Integers opening = Dots::open(rule, p.x, r, done.group);
+          float* const to = p.sums + r * kPanel;
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) {
-        Integers dots;
-        __builtin_memcpy(&dots, done.integers + r * kPanel + v * kLanes, sizeof dots);
-        store(to + v * kLanes,
-              Dots::end<kOffset>(p.x, r, done.group, dots + opening, scales[v], offsets[v], load(to + v * kLanes)));
-      }
-    }
-  });
+          for (int v = 0; v < V; ++v) {
+            Integers dots;
+            __builtin_memcpy(&dots, done.integers + r * kPanel + v * kLanes, sizeof dots);
+            store(to + v * kLanes,
+                  Dots::end<kOffset>(p.x, r, done.group, dots + opening, scales[v], offsets[v], load(to + v * kLanes)));
+          }
+        }
+      });
 }
 
 template <int V>
