@@ -105,6 +105,7 @@ foreach(header IN ITEMS
         runtime/checkpoint/weight_formats.h
         runtime/constraint/constraint.h
         runtime/core/block_tree.h
+        runtime/core/cache_rows.h
         runtime/core/check.h
         runtime/core/clock.h
         runtime/core/dtype.h

@@ -214,12 +214,25 @@ int64_t overhead_bits(const WeightFormat& format) {
   return format.offset == GroupOffset::kZeros ? scale + 8 : scale;
 }
 
-float e4m3_value(uint8_t code) {
+namespace {
+
+float computed_e4m3(int code) {
   const int exponent = (code >> 3) & 15, mantissa = code & 7;
   if ((code & 0x7f) == 0x7f) return std::numeric_limits<float>::quiet_NaN();
   const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
                                         : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
   return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace
+
+float e4m3_value(uint8_t code) {
+  static const std::array<float, 256> values = [] {
+    std::array<float, 256> all{};
+    for (int i = 0; i < 256; ++i) all[static_cast<size_t>(i)] = computed_e4m3(i);
+    return all;
+  }();
+  return values[code];
 }
 
 float code_value(const WeightFormat& format, uint8_t code) {
