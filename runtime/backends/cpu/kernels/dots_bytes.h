@@ -8,6 +8,8 @@
 // with only a saturating byte product multiply |w − 128| by x, with the sign of w − 128 moved to x.
 #pragma once
 
+#define LOCKSTEP_CPU_DOTS
+
 #include "runtime/backends/cpu/kernels/coded.h"
 #include "runtime/backends/cpu/kernels/words.h"
 

@@ -2,6 +2,8 @@
 // files; those define LOCKSTEP_CPU_PAIRS.
 #pragma once
 
+#define LOCKSTEP_CPU_DOTS
+
 #include "runtime/backends/cpu/kernels/codes.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {

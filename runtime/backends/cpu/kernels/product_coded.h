@@ -4,6 +4,9 @@
 
 #include <type_traits>
 
+#if !defined(LOCKSTEP_CPU_DOTS)  // so that this header compiles alone
+#include "runtime/backends/cpu/kernels/dots_floats.h"
+#endif
 #include "runtime/backends/cpu/kernels/coded.h"
 #include "runtime/backends/cpu/kernels/row_sums.h"
 #include "runtime/backends/cpu/kernels/words.h"
