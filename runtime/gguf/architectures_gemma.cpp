@@ -101,10 +101,10 @@ Result<void> write_gemma4_mlp(ConfigWriter& writer) {
   LOCKSTEP_TRY(const int64_t experts, writer.integer_or("expert_count", 0));
   config["enable_moe_block"] = experts > 0;
   if (experts == 0) return ok();
-  constexpr KeyPair kExperts[] = {{"expert_count", "num_experts"},
-                                  {"expert_used_count", "top_k_experts"},
-                                  {"expert_feed_forward_length", "moe_intermediate_size"}};
-  return writer.copy(kExperts);
+  constexpr KeyPair kKeysOfExperts[] = {{"expert_count", "num_experts"},
+                                        {"expert_used_count", "top_k_experts"},
+                                        {"expert_feed_forward_length", "moe_intermediate_size"}};
+  return writer.copy(kKeysOfExperts);
 }
 
 Result<void> finish_gemma4(ConfigWriter& writer) {
