@@ -82,7 +82,10 @@ std::optional<WeightFormat> StepBuilder::format_of(const std::string& tensor, in
   if (!stored || stored->ordered) return std::nullopt;  // columns in another order: the checkpoint decodes them
   WeightFormat format = stored->of_columns(columns);
   if (stored->ordered) format.group = 1;  // the scale of each column's own group
-  if (leaf) format.group = group_in_leaf(format.group, columns, *leaf);
+  // Elements that are quantised while they load have groups of their leaf, of which the last may be narrower.
+  const bool is_int8 = stored->activations == checkpoint::ActivationFormat::kInt8ByGroup &&
+                       format == WeightFormat{.bits = 8, .group = format.group};
+  if (leaf && !is_int8) format.group = group_in_leaf(format.group, columns, *leaf);
   return format;
 }
 

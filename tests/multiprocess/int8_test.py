@@ -86,7 +86,7 @@ class WeightsIn8Bits(In8Bits):
         for weights in ("int4", "int8:3", "int8:2048", "int8:x"):
             code, _, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "a", "--weights", weights)
             self.assertEqual(code, 2, stderr)
-            self.assertIn("expected int8 or int8:GROUP", stderr)
+            self.assertIn("expected q4, q8 or int8", stderr)
 
 
 if __name__ == "__main__":
