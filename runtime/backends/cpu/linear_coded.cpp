@@ -90,9 +90,10 @@ int64_t CodedLinearTask::expanded_bytes() const {
   if (weight.packing.is_expanded() || x.rows <= kStreamedCodedRows) return 0;
   int64_t most = 0;
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
-    const CodedSegment &first = segments_[slabs_[slab]], &last = segments_[slabs_[slab + 1] - 1];
-    most = std::max(most,
-                    expanded_lines_before(last.first_group + last.groups) - expanded_lines_before(first.first_group));
+    CodedSegment end = segments_[slabs_[slab + 1] - 1];
+    end.first_line += lines_in(end);
+    end.first_group += end.groups;
+    most = std::max(most, expanded_lines(segments_[slabs_[slab]], end));
   }
   return most * kPanelStrips * kLineBytes;
 }
@@ -158,12 +159,12 @@ void CodedLinearTask::stream(Strips strips, const std::byte* arranged, float* st
 }
 
 const std::byte* CodedLinearTask::steps_of_slab(size_t slab, const CodedWeights& weights, std::byte* scratch) const {
-  const int64_t first = segments_[slabs_[slab]].first_group;
+  const CodedSegment& first = segments_[slabs_[slab]];
   if (weight.packing.is_expanded()) {
-    return weights.group_at(weight.packing.lines_before(first), first) + weights.first_strip * kLineBytes;
+    return weights.group_at(first.first_line, first.first_group) + weights.first_strip * kLineBytes;
   }
   for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
-    const int64_t before = expanded_lines_before(segments_[s].first_group) - expanded_lines_before(first);
+    const int64_t before = expanded_lines(first, segments_[s]);
     coded_->expand({weights, segments_[s], scratch + before * weights.strips * kLineBytes});
   }
   return scratch;
@@ -193,10 +194,10 @@ void CodedLinearTask::run_tile(size_t slab, const CodedWeights& weights, const s
                                float* stack) const {
   const Range of = rows_of_tile(x.used_rows(), tile.index);
   const ArrangedRows rows = rows_of(arranged, of);
-  const int64_t first_line = expanded_lines_before(segments_[slabs_[slab]].first_group);
+  const CodedSegment& first = segments_[slabs_[slab]];
   for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
     const CodedSegment& segment = segments_[s];
-    product.weights = steps + (expanded_lines_before(segment.first_group) - first_line) * product.step_stride;
+    product.weights = steps + expanded_lines(first, segment) * product.step_stride;
     product.x = rows;
     product.x.steps += segment.first_line * weight.packing.steps_of_line() * 4;
     product.x.scales += segment.first_group;
@@ -228,27 +229,26 @@ void CodedLinearTask::run_segment(const CodedSegment& segment, GroupProduct& pro
 void CodedLinearTask::ask_for_next_slab(size_t slab, const CodedWeights& weights, const CodedSegment& segment,
                                         TileOf tile, GroupProduct& product) const {
   const CodedSegment &first = segments_[slabs_[slab]], &last = segments_[slabs_[slab + 1] - 1];
-  const auto at = [&](int64_t group) { return weights.group_at(weight.packing.lines_before(group), group); };
-  const auto bytes_in = [&](const CodedSegment& from, const CodedSegment& to) {
-    return at(to.first_group + to.groups) - at(from.first_group);
+  const auto begin_of = [&](const CodedSegment& of) { return weights.group_at(of.first_line, of.first_group); };
+  const auto end_of = [&](const CodedSegment& of) {
+    return weights.group_at(of.first_line + lines_in(of), of.first_group + of.groups);
   };
-  const int64_t slab_bytes = bytes_in(first, last), bytes = bytes_in(segment, segment);
-  product.next = at(segment.first_group) + slab_bytes + bytes * tile.index / tile.count;
-  const int64_t steps = std::max<int64_t>(segment_steps(segment), 1);
+  const int64_t bytes = end_of(segment) - begin_of(segment);
+  product.next = begin_of(segment) + (end_of(last) - begin_of(first)) + bytes * tile.index / tile.count;
+  const int64_t steps = std::max<int64_t>(lines_in(segment) * weight.packing.steps_of_line(), 1);
   product.next_stride = bytes / (steps * tile.count);
   const int64_t times = std::max<int64_t>(steps / kTileSteps, 1) * tile.count * weights.panel_strips;
   product.next_lines = static_cast<int>((bytes / kLineBytes + times - 1) / times);
 }
 
-int64_t CodedLinearTask::segment_steps(const CodedSegment& segment) const {
-  return (weight.packing.lines_before(segment.first_group + segment.groups) - segment.first_line) *
-         weight.packing.steps_of_line();
+int64_t CodedLinearTask::lines_in(const CodedSegment& segment) const {
+  return segment.groups == 0 ? 0 : (segment.groups - 1) * weight.packing.group_lines() + segment.last_lines;
 }
 
-int64_t CodedLinearTask::expanded_lines_before(int64_t group) const {
-  const CodedPacking& packing = weight.packing;
-  const int64_t ends = packing.format.offset == GroupOffset::kNone ? 1 : 2;
-  return packing.lines_before(group) * packing.steps_of_line() + group * ends;
+int64_t CodedLinearTask::expanded_lines(const CodedSegment& from, const CodedSegment& to) const {
+  const int64_t ends = weight.packing.format.offset == GroupOffset::kNone ? 1 : 2;
+  return (to.first_line - from.first_line) * weight.packing.steps_of_line() +
+         (to.first_group - from.first_group) * ends;
 }
 
 int64_t CodedLinearTask::slab_steps() const {

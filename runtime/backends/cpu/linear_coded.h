@@ -66,10 +66,10 @@ struct CodedLinearTask : LinearResult {
   /// Prefetches the next slab, which is adjacent in memory: each tile of rows takes its part of it, during `segment`.
   void ask_for_next_slab(size_t slab, const CodedWeights& weights, const CodedSegment& segment, TileOf tile,
                          GroupProduct& product) const;
-  int64_t segment_steps(const CodedSegment& segment) const;
+  int64_t lines_in(const CodedSegment& segment) const;
 
-  /// Steps, scales and offsets in lines of the groups before a group, if they are expanded.
-  int64_t expanded_lines_before(int64_t group) const;
+  /// Steps, scales and offsets, in lines of the slab, from one segment of a slab to another.
+  int64_t expanded_lines(const CodedSegment& from, const CodedSegment& to) const;
   bool is_tiled() const { return coded_->tiled_product != nullptr && weight.packing.dots == DotKind::kBytes; }
   int64_t slab_steps() const;
   /// Bytes of a slab in steps; 0: it is read from the panel.
