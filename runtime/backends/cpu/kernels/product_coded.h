@@ -72,8 +72,9 @@ struct GroupEnd {
         bytes(w.panel_strips * kStrip * (w.scale_bytes() + w.offset_bytes())) {}
 };
 
-/// The prefetch distance of codes, which take longer than the bytes that they have; may reach beyond their end.
-constexpr int64_t kAheadBytes = 3072;
+/// The prefetch distances of codes, into the second- and the first-level cache: their arithmetic takes so long that the
+/// core's own prefetchers are not far enough ahead. May reach beyond their end.
+constexpr int64_t kFarAheadBytes = 12288, kNearAheadBytes = 2048;
 
 /// Adds the lines of one group, in codes, to the sums of R rows of integers and V strips.
 template <int R, int V, typename Code>
@@ -86,7 +87,8 @@ LOCKSTEP_LANES_INLINE void add_lines(const Code& code, const CodedWeights& w, co
     for (int v = 0; v < V; ++v) {
       Words steps[Code::kSteps];
       code.steps(line + v * kLineBytes, steps);
-      __builtin_prefetch(line + v * kLineBytes + kAheadBytes);
+      __builtin_prefetch(line + v * kLineBytes + kFarAheadBytes, 0, 2);
+      __builtin_prefetch(line + v * kLineBytes + kNearAheadBytes);
 #pragma GCC unroll 4
       for (int s = 0; s < Code::kSteps; ++s) {
         const auto step = Dots::step_of(steps[s]);
@@ -224,7 +226,7 @@ LOCKSTEP_LANES_INLINE void expand_lines(const Code& code, const CodedWeights& w,
       Words steps[Code::kSteps];
       const std::byte* const codes = at + (w.first_strip + v) * kLineBytes;
       code.steps(codes, steps);
-      __builtin_prefetch(codes + kAheadBytes);
+      __builtin_prefetch(codes + kNearAheadBytes);
 #pragma GCC unroll 8
       for (int s = 0; s < Code::kSteps; ++s) store_words(to + s * stride + v * kLineBytes, steps[s]);
     }
