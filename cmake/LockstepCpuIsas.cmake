@@ -5,8 +5,8 @@ include(CheckCXXCompilerFlag)
 set(LOCKSTEP_KNOWN_CPU_ISAS avx2 avx512 avx512_bf16 amx)  # ascending
 set(LOCKSTEP_CODED_OF_avx2 floats_avx2 bytes_avx2 bytes_avx_vnni)
 set(LOCKSTEP_CODED_OF_avx512 floats_avx512 bytes_avx512 bytes_avx512_vnni)
-set(LOCKSTEP_CODED_OF_avx512_bf16 floats_avx512 pairs_avx512_bf16 bytes_avx512 bytes_avx512_vnni)
-set(LOCKSTEP_CODED_OF_amx floats_avx512 pairs_avx512_bf16 bytes_amx)
+set(LOCKSTEP_CODED_OF_avx512_bf16 floats_avx512 bytes_avx512 bytes_avx512_vnni)
+set(LOCKSTEP_CODED_OF_amx floats_avx512 bytes_amx)
 # A flag that a compiler may lack.
 set(LOCKSTEP_FLAG_OF_avx2 -mavx2)
 set(LOCKSTEP_FLAG_OF_avx512 -mavx512dq)

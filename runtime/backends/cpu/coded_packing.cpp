@@ -75,8 +75,7 @@ uint32_t line_of(const uint8_t* codes) {
 using LineFunction = uint32_t (*)(const uint8_t*);
 template <int kBits>
 LineFunction line_function(DotKind dots) {
-  if (dots == DotKind::kBytes) return line_of<DotKind::kBytes, kBits>;
-  return dots == DotKind::kPairs ? line_of<DotKind::kPairs, kBits> : line_of<DotKind::kFloats, kBits>;
+  return has_bytes(dots) ? line_of<DotKind::kBytes, kBits> : line_of<DotKind::kFloats, kBits>;
 }
 
 /// Writes the codes of one row of a group; returns whether one of them is NaN, for which 0 is written.
@@ -137,56 +136,125 @@ void pack_no_rows(const CodedPacking& packing, int64_t panel, int64_t group, int
 /// The matrix of `node` that holds `parts` stacked matrices.
 int64_t parts_of(const graph::Node& node) { return node.op == Op::kMoeExperts ? node.integer("experts") : 1; }
 
-DotKind dots_of(const Kernels& kernels, const graph::Node& node, DType dtype) {
+DotKind dots_of(const graph::Node& node, const WeightFormat& format) {
   if (graph::has_int8_activations(node)) return DotKind::kBytes;
-  return kernels.bf16_pairs && dtype == DType::kBFloat16 ? DotKind::kPairs : DotKind::kFloats;
+  return format.kind == CodeKind::kE4M3 ? DotKind::kFloats : DotKind::kDigits;
 }
 
-/// Groups of x arranged by one worker, a piece of a group at a time.
+/// Groups one after the other, without divisions.
+class GroupWalk {
+ public:
+  GroupWalk(const CodedPacking& packing, int64_t group)
+      : groups_(packing.groups),
+        line_columns_(packing.line_columns()),
+        group_lines_(packing.group_lines()),
+        leaf_end_(group / groups_.per_leaf() * groups_.leaf),
+        line_(packing.lines_before(group)),
+        columns_(groups_.of(group)) {
+    leaf_end_ = std::min(leaf_end_ + groups_.leaf, groups_.columns);
+  }
+
+  Range columns() const { return columns_; }
+  int64_t line() const { return line_; }  // the group's first
+  int64_t lines() const {
+    if (columns_.size() == groups_.width) return group_lines_;
+    return (columns_.size() + line_columns_ - 1) / line_columns_;
+  }
+  void next() {
+    line_ += lines();
+    if (columns_.end == leaf_end_) leaf_end_ = std::min(leaf_end_ + groups_.leaf, groups_.columns);
+    columns_ = {columns_.end, std::min(columns_.end + groups_.width, leaf_end_)};
+  }
+
+ private:
+  const ColumnGroups groups_;
+  const int64_t line_columns_, group_lines_;
+  int64_t leaf_end_;
+  int64_t line_;
+  Range columns_;
+};
+
+/// Groups of a row of x, arranged a piece at a time.
 class Arranger {
  public:
-  Arranger(const Kernels& kernels, const CodedPacking& packing, ConstRow x)
-      : kernels_(kernels), coded_(coded_kernels_for(kernels.isa, packing.dots)), packing_(packing), x_(x) {}
+  Arranger(const Kernels& kernels, const CodedPacking& packing, ConstRow x, std::byte* dst)
+      : kernels_(kernels),
+        coded_(coded_kernels_for(kernels.isa, packing.dots)),
+        x_(x),
+        columns_(packing.groups.columns),
+        dots_(packing.dots),
+        line_bytes_(packing.steps_of_line() * 4),
+        row_bytes_(packing.row_bytes()),
+        dst_(dst),
+        scales_(dst + packing.scales_offset()),
+        sums_(dst + packing.sums_offset()) {}
 
-  void run(int64_t group, std::byte* dst) {
-    const Range columns = packing_.groups.of(group);
-    std::byte* const steps = dst + packing_.lines_before(group) * packing_.steps_of_line() * 4;
-    const int64_t bytes = packing_.lines_of(group) * packing_.steps_of_line() * 4;
-    std::byte* const sum = dst + packing_.sums_offset() + group * 4;
-    if (packing_.dots == DotKind::kBytes) {
-      const int64_t made = (columns.size() + 3) / 4 * 4;
-      std::memset(steps + made, 0, static_cast<size_t>(bytes - made));
-      const Int8Group of_x = coded_.quantise(floats_of(columns), columns.size(), reinterpret_cast<int8_t*>(steps));
-      put(dst + packing_.scales_offset() + group * 4, of_x.scale);
-      return put(sum, of_x.sum);
+  void run(int64_t group, const GroupWalk& at) {
+    const Range columns = at.columns();
+    auto* const integers = reinterpret_cast<int8_t*>(dst_ + at.line() * line_bytes_);
+    const int64_t bytes = at.lines() * line_bytes_;
+    if (dots_ == DotKind::kFloats) return copy(columns, dst_ + at.line() * line_bytes_, bytes);
+    const int64_t made = (columns.size() + 3) / 4 * 4;
+    for (int digit = 0; made < bytes && digit < digits_of(dots_); ++digit) {
+      std::memset(integers + digit * row_bytes_ + made, 0, static_cast<size_t>(bytes - made));
     }
-    const DType type = packing_.dots == DotKind::kPairs ? DType::kBFloat16 : DType::kFloat32;
-    const int64_t made = columns.size() * static_cast<int64_t>(size_of(type));
-    kernels_.convert(from(columns.begin), {steps, type}, columns.size());
-    std::memset(steps + made, 0, static_cast<size_t>(bytes - made));
-    if (packing_.needs_sums()) put(sum, sum_of(columns));
+    if (dots_ == DotKind::kDigits) return to_digits(group, columns, integers);
+    const Int8Group of_x = coded_.quantise(floats_of(columns), columns.size(), integers);
+    put(scales_ + group * 4, of_x.scale);
+    put(sums_ + group * 4, of_x.sum);
   }
 
  private:
   ConstRow from(int64_t column) const { return {x_.data + column * static_cast<int64_t>(size_of(x_.dtype)), x_.dtype}; }
-  const float* floats_of(Range columns) {
-    kernels_.convert(from(columns.begin), {reinterpret_cast<std::byte*>(floats_.data()), DType::kFloat32},
-                     columns.size());
-    return floats_.data();
+  void copy(Range columns, std::byte* to, int64_t bytes) {
+    const int64_t made = columns.size() * 4;
+    kernels_.convert(from(columns.begin), {to, DType::kFloat32}, columns.size());
+    std::memset(to + made, 0, static_cast<size_t>(bytes - made));
   }
-  float sum_of(Range columns) {
-    float sum = 0.0f;
-    for (; columns.begin < columns.end; columns.begin += kMostInt8Group) {
-      const Range piece{columns.begin, std::min(columns.begin + kMostInt8Group, columns.end)};
-      sum += coded_.sum(floats_of(piece), piece.size());
+  /// At most kMostInt8Group columns in float32, valid until the next call.
+  const float* floats_of(Range columns) {
+    if (x_.dtype == DType::kFloat32) return reinterpret_cast<const float*>(x_.data) + columns.begin;
+    if (columns.begin < held_.begin || columns.end > held_.end) {
+      held_ = {columns.begin, std::min(columns.begin + kMostInt8Group, columns_)};
+      kernels_.convert(from(held_.begin), {reinterpret_cast<std::byte*>(floats_.data()), DType::kFloat32},
+                       held_.size());
     }
-    return sum;
+    return floats_.data() + (columns.begin - held_.begin);
+  }
+  template <typename Work>
+  static void for_pieces(Range columns, Work work) {
+    for (; columns.begin < columns.end; columns.begin += kMostInt8Group) {
+      work(Range{columns.begin, std::min(columns.begin + kMostInt8Group, columns.end)});
+    }
+  }
+  void to_digits(int64_t group, Range columns, int8_t* integers) {
+    float magnitude = 0.0f;
+    for_pieces(columns, [&](Range piece) {
+      const float of_piece = coded_.magnitude(floats_of(piece), piece.size());
+      if (!(of_piece <= magnitude)) magnitude = of_piece;
+    });
+    DigitGroup all;
+    for_pieces(columns, [&](Range piece) {
+      const DigitGroup made = coded_.to_digits(floats_of(piece), piece.size(), magnitude,
+                                               integers + (piece.begin - columns.begin), row_bytes_);
+      all.scale = made.scale;
+      for (int digit = 0; digit < 3; ++digit) all.sums[digit] += made.sums[digit];
+    });
+    constexpr auto kBase = static_cast<int64_t>(kDigitBase);
+    const int64_t sum = (all.sums[0] * kBase + all.sums[1]) * kBase + all.sums[2];
+    put(scales_ + group * 4, all.scale);
+    put(scales_ + row_bytes_ + group * 4, static_cast<float>(sum));
+    for (int digit = 0; digit < 3; ++digit) put(sums_ + digit * row_bytes_ + group * 4, all.sums[digit]);
   }
 
   const Kernels& kernels_;
   const CodedKernels& coded_;
-  const CodedPacking& packing_;
   const ConstRow x_;
+  const int64_t columns_;
+  const DotKind dots_;
+  const int64_t line_bytes_, row_bytes_;
+  std::byte *const dst_, *const scales_, *const sums_;
+  Range held_{0, 0};
   alignas(64) std::array<float, kMostInt8Group> floats_;
 };
 
@@ -203,6 +271,7 @@ int64_t CodedPacking::lines_before(int64_t group) const {
 
 CodedWeights CodedPacking::weights_of(const std::byte* data, int64_t panel, Range of) const {
   return {.format = format,
+          .dots = dots,
           .data = data + panel_offset(panel),
           .panel_strips = static_cast<int>(strips_of_panel(panel)),
           .first_strip = static_cast<int>(of.begin),
@@ -210,21 +279,26 @@ CodedWeights CodedPacking::weights_of(const std::byte* data, int64_t panel, Rang
           .group_lines = group_lines()};
 }
 
-bool CodedPacking::needs_arranging(DType dtype) const {
-  if (needs_sums() || (dots == DotKind::kPairs ? dtype != DType::kBFloat16 : dtype != DType::kFloat32)) return true;
-  return steps() * columns_of_step(dots) != groups.columns;
+int64_t CodedPacking::row_bytes() const {
+  const int64_t bytes = (has_bytes(dots) ? sums_offset() + groups.count() * 4 : scales_offset()) + 63;
+  // Rows at distances of a multiple of 4 KiB would share few sets of the first-level cache.
+  return bytes / 64 * 64 % 1024 == 0 ? bytes / 64 * 64 + 64 : bytes / 64 * 64;
 }
 
 ArrangedRows CodedPacking::arranged_rows(const std::byte* first, int64_t stride, int64_t rows) const {
   return {.steps = first,
           .scales = reinterpret_cast<const float*>(first + scales_offset()),
-          .sums = first + sums_offset(),
-          .stride = stride,
+          .sums = reinterpret_cast<const int32_t*>(first + sums_offset()),
+          .stride = stride / digits_of(dots),
           .rows = static_cast<int>(rows)};
 }
 
-std::optional<CodedPacking> coded_packing_of(const Kernels& kernels, const graph::Graph& graph, const graph::Node& node,
-                                             size_t operand) {
+bool is_multiplied(const WeightFormat& format, int64_t columns) {
+  if (format.kind != CodeKind::kInteger) return format.offset == GroupOffset::kNone;
+  return std::min(format.group, columns) <= kMostByteGroup;
+}
+
+std::optional<CodedPacking> coded_packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand) {
   if (node.op == Op::kEmbedding || !graph::may_be_coded(node.op, operand)) return std::nullopt;
   const std::optional<WeightFormat> format = graph::format_of(graph, node, operand);
   if (!format) return std::nullopt;
@@ -233,7 +307,7 @@ std::optional<CodedPacking> coded_packing_of(const Kernels& kernels, const graph
   return CodedPacking{.n = parts > 0 ? type.shape[0] / parts : 0,
                       .groups = graph::column_groups(graph, node, operand),
                       .format = *format,
-                      .dots = dots_of(kernels, node, type.dtype),
+                      .dots = dots_of(node, *format),
                       .parts = parts};
 }
 
@@ -267,8 +341,10 @@ void decode_coded_row(const CodedPacking& packing, const std::byte* packed, int6
 }
 
 void arrange_coded(const Kernels& kernels, const CodedPacking& packing, ConstRow x, Range groups, std::byte* dst) {
-  Arranger arranger(kernels, packing, x);
-  for (int64_t group = groups.begin; group < groups.end; ++group) arranger.run(group, dst);
+  if (groups.size() <= 0) return;
+  Arranger arranger(kernels, packing, x, dst);
+  GroupWalk walk(packing, groups.begin);
+  for (int64_t group = groups.begin; group < groups.end; ++group, walk.next()) arranger.run(group, walk);
 }
 
 }  // namespace lockstep::cpu

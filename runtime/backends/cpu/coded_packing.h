@@ -7,8 +7,8 @@
 //             zeros or minima        if the format has
 //   group 1   …                                          a second matrix (of experts) follows the first one
 //
-// A row of x is arranged in the same order: its steps, then for each group a scale (bytes) and a sum (formats and kinds
-// of dots that need it).
+// A row of x is arranged in the same order: its steps, then for each group a scale and the sum of the integers; or
+// three such rows of integers in digits; or, for floats, only its steps.
 #pragma once
 
 #include <optional>
@@ -50,22 +50,22 @@ struct CodedPacking {
   int64_t bytes() const { return parts * bytes_of_part(); }
 
   /// Whether panels already are steps, scales in float32 and nothing else, so that they need no expansion.
-  bool is_expanded() const {
-    return dots == DotKind::kBytes && format == WeightFormat{.bits = 8, .group = format.group};
-  }
+  bool is_expanded() const { return has_bytes(dots) && format == WeightFormat{.bits = 8, .group = format.group}; }
   /// The codes of some strips of a panel of `data`, the first part.
   CodedWeights weights_of(const std::byte* data, int64_t panel, Range strips) const;
 
-  /// Whether products need the sums of x over the groups.
-  bool needs_sums() const { return dots == DotKind::kBytes || format.offset != GroupOffset::kNone; }
-  /// In an arranged row of x: its steps without those that only fill up lines, the offsets of its scales and sums, and
-  /// the size.
+  /// In an arranged row of integers (or of floats): its steps, the offsets of its scales and sums, and the size.
   int64_t steps() const { return lines() * steps_of_line(); }
-  int64_t scales_offset() const { return (steps() * 4 + 63) / 64 * 64; }
-  int64_t sums_offset() const { return scales_offset() + (dots == DotKind::kBytes ? groups.count() * 4 : 0); }
-  int64_t arranged_bytes() const { return (sums_offset() + (needs_sums() ? groups.count() * 4 : 0) + 63) / 64 * 64; }
+  int64_t scales_offset() const { return steps() * 4; }
+  int64_t sums_offset() const { return scales_offset() + groups.count() * 4; }
+  int64_t row_bytes() const;
+  /// Of an arranged row of x.
+  int64_t arranged_bytes() const { return digits_of(dots) * row_bytes(); }
   /// Whether rows of `dtype` need arranging; false if they already have that layout.
-  bool needs_arranging(DType dtype) const;
+  bool needs_arranging(DType dtype) const {
+    return has_bytes(dots) || dtype != DType::kFloat32 || steps() != groups.columns;
+  }
+  /// Rows from `first` on, `stride` bytes apart, of which each may be several rows of integers.
   ArrangedRows arranged_rows(const std::byte* first, int64_t stride, int64_t rows) const;
 
   friend bool operator==(const CodedPacking&, const CodedPacking&) = default;
@@ -77,9 +77,11 @@ struct CodedWeight {
   const std::byte* data = nullptr;
 };
 
+/// Whether products with `format` exist: integers with any offset, small floats without.
+bool is_multiplied(const WeightFormat& format, int64_t columns);
+
 /// The packing of operand `operand` of `node`; empty if it is not multiplied in codes.
-std::optional<CodedPacking> coded_packing_of(const Kernels& kernels, const graph::Graph& graph, const graph::Node& node,
-                                             size_t operand);
+std::optional<CodedPacking> coded_packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand);
 
 /// Packs one panel, counted through all parts: `rows` begin with its first row, `dst` is the whole packed matrix.
 /// Several threads may pack panels at once. A scale that is NaN, or a NaN among the codes, makes the row's group NaN.

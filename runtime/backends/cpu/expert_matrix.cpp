@@ -1,6 +1,7 @@
 #include "runtime/backends/cpu/expert_matrix.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep::cpu {
 namespace {
@@ -12,7 +13,7 @@ CodedSegment segment_of(const CodedPacking& packing, Range groups) {
   segment.first_line = packing.lines_before(groups.begin);
   segment.first_group = groups.begin;
   segment.groups = groups.size();
-  segment.last_lines = packing.lines_of(groups.end - 1);
+  segment.last_lines = groups.size() > 0 ? packing.lines_of(groups.end - 1) : 0;
   return segment;
 }
 
@@ -48,8 +49,7 @@ void ExpertMatrix::arrange(const Kernels& kernels, ConstRow x, std::byte* dst) c
 bool ExpertMatrix::reads_same_rows(const ExpertMatrix& other) const {
   if (coded() == nullptr || other.coded() == nullptr) return coded() == other.coded();
   const CodedPacking &a = coded()->packing, &b = other.coded()->packing;
-  return a.groups == b.groups && a.dots == b.dots && a.lines() * a.steps_of_line() == b.lines() * b.steps_of_line() &&
-         a.needs_sums() == b.needs_sums();
+  return a.groups == b.groups && a.dots == b.dots && a.steps() == b.steps();
 }
 
 Range ExpertMatrix::range_of_leaf(int64_t own, int64_t block) const {
@@ -71,6 +71,7 @@ int64_t ExpertMatrix::scratch_bytes() const {
 void ExpertMatrix::sum(const Kernels& kernels, const ExpertTile& tile, Range range, const ExpertRows& x, float* sums,
                        std::byte* scratch) const {
   if (coded() != nullptr) {
+    if (x.count <= kStreamedCodedRows) return sum_few(kernels, tile, {&range, 1}, x, sums);
     return sum_coded(*coded(), coded_kernels_for(kernels.isa, coded()->packing.dots), tile, range, x, sums, scratch);
   }
   const Packing& packing = packed()->packing;
@@ -80,24 +81,43 @@ void ExpertMatrix::sum(const Kernels& kernels, const ExpertTile& tile, Range ran
   sum_rows(product_for(kernels, packing), task, range, x.count, sums);
 }
 
+CodedWeights ExpertMatrix::codes_of(const ExpertTile& tile) const {
+  const CodedPacking& packing = coded()->packing;
+  return packing.weights_of(coded()->data + tile.expert * packing.bytes_of_part(), tile.panel, tile.strips);
+}
+
+void ExpertMatrix::ask_for(const ExpertTile& tile) const {
+  constexpr int64_t kBytes = 3072;
+  if (coded() == nullptr) return;
+  const std::byte* const first = codes_of(tile).data;
+  for (int64_t at = 0; at < kBytes; at += kLineBytes) __builtin_prefetch(first + at, 0, 2);
+}
+
+void ExpertMatrix::sum_few(const Kernels& kernels, const ExpertTile& tile, std::span<const Range> groups,
+                           const ExpertRows& x, float* sums) const {
+  const CodedPacking& packing = coded()->packing;
+  std::array<CodedSegment, kMostRanges> segments;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    segments[i] = segment_of(packing, groups[i]);
+    segments[i].level = static_cast<int>(i);
+  }
+  CodedFewRows call;
+  call.weights = codes_of(tile);
+  call.x = packing.arranged_rows(x.first, x.stride, x.count);
+  call.begin = segments.data();
+  call.end = segments.data() + groups.size();
+  call.stack = sums;
+  call.result.dst = reinterpret_cast<std::byte*>(sums);  // without a root there is no result
+  coded_kernels_for(kernels.isa, packing.dots).few_rows(call);
+}
+
 void ExpertMatrix::sum_coded(const CodedWeight& weight, const CodedKernels& coded, const ExpertTile& tile, Range groups,
                              const ExpertRows& x, float* sums, std::byte* scratch) const {
   const CodedPacking& packing = weight.packing;
-  const CodedWeights weights =
-      packing.weights_of(weight.data + tile.expert * packing.bytes_of_part(), tile.panel, tile.strips);
-  if (x.count <= kStreamedCodedRows) {
-    const CodedSegment all = segment_of(packing, groups);
-    CodedFewRows call;
-    call.weights = weights;
-    call.x = packing.arranged_rows(x.first, x.stride, x.count);
-    call.begin = &all;
-    call.end = &all + 1;
-    call.stack = sums;
-    call.result.dst = reinterpret_cast<std::byte*>(sums);  // without a root there is no result
-    return coded.few_rows(call);
-  }
+  const CodedWeights weights = codes_of(tile);
   GroupProduct product;
   product.format = packing.format;
+  product.dots = packing.dots;
   product.weights = scratch;
   product.step_stride = weights.strips * kLineBytes;
   product.group_steps = group_steps(packing);
@@ -109,14 +129,19 @@ void ExpertMatrix::sum_coded(const CodedWeight& weight, const CodedKernels& code
     product.groups = segment.groups;
     product.last_steps = segment.last_lines * packing.steps_of_line();
     product.opens = slab.begin == groups.begin;
+    // Tiles of few rows in digits are parts of those of the result.
+    const int64_t most = kCodedTileRows / digits_of(packing.dots);
     for (int64_t t = 0; t < tiles_of(x.count); ++t) {
-      const Range of = rows_of_tile(x.count, t);
-      product.x = packing.arranged_rows(x.first + of.begin * x.stride, x.stride, of.size());
-      product.x.steps += segment.first_line * packing.steps_of_line() * 4;
-      product.x.scales += segment.first_group;
-      product.x.sums += segment.first_group * 4;
-      product.sums = sums + t * kTileFloats;
-      coded.product(product);
+      const Range tile_rows = rows_of_tile(x.count, t);
+      for (Range of = tile_rows; of.begin < tile_rows.end; of.begin = of.end) {
+        of.end = std::min(of.begin + most, tile_rows.end);
+        product.x = packing.arranged_rows(x.first + of.begin * x.stride, x.stride, of.size());
+        product.x.steps += segment.first_line * packing.steps_of_line() * 4;
+        product.x.scales += segment.first_group;
+        product.x.sums += segment.first_group;
+        product.sums = sums + t * kTileFloats + (of.begin - tile_rows.begin) * kPanel;
+        coded.product(product);
+      }
     }
   }
 }

@@ -58,7 +58,16 @@ class ExpertMatrix {
   void sum(const Kernels& kernels, const ExpertTile& tile, Range range, const ExpertRows& x, float* sums,
            std::byte* scratch) const;
 
+  /// The most ranges of one call of `sum_few`.
+  static constexpr size_t kMostRanges = 8;
+  /// The same for one row or two of a weight in codes and several ranges at once: sums [ranges, kFewRowsTile, kPanel].
+  void sum_few(const Kernels& kernels, const ExpertTile& tile, std::span<const Range> groups, const ExpertRows& x,
+               float* sums) const;
+  /// Prefetches the first codes of a tile, because their stream is not the one that is read before.
+  void ask_for(const ExpertTile& tile) const;
+
  private:
+  CodedWeights codes_of(const ExpertTile& tile) const;
   void sum_coded(const CodedWeight& weight, const CodedKernels& coded, const ExpertTile& tile, Range groups,
                  const ExpertRows& x, float* sums, std::byte* scratch) const;
 

@@ -1,6 +1,7 @@
 #include "runtime/backends/cpu/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace lockstep::cpu {
@@ -86,7 +87,12 @@ int64_t ExpertTask::private_bytes() const {
   const int64_t total_floats = std::max(kTotalFloats, rows * kPanel);
   const int64_t steps =
       std::max({operands_.gate.scratch_bytes(), operands_.up.scratch_bytes(), operands_.down.scratch_bytes()});
-  return steps + sums_bytes(rows) + std::max(sums_bytes(rows), (total_floats + levels_ * rows * kPanel) * kFloat);
+  return steps + sums_size() + std::max(sums_size(), (total_floats + levels_ * rows * kPanel) * kFloat);
+}
+
+int64_t ExpertTask::sums_size() const {
+  constexpr auto kFew = static_cast<int64_t>(ExpertMatrix::kMostRanges) * kFewRowsFloats * kFloat;
+  return std::max(sums_bytes(operands_.x.rows), operands_.down.coded() != nullptr ? kFew : 0);
 }
 
 void ExpertTask::group(std::byte* shared) const {
@@ -155,8 +161,9 @@ void ExpertTask::run_inner(std::byte* shared, std::byte* private_scratch, Part p
 void ExpertTask::run_inner_tile(const Lists& lists, const ExpertTile& tile, float* sums, std::byte* scratch) const {
   const ExpertMatrix& gate = operands_.gate;
   const Range entries = lists.entries_of(tile.expert);
-  float* const sums_of[] = {sums, sums + sums_bytes(operands_.x.rows) / kFloat};
+  float* const sums_of[] = {sums, sums + sums_size() / kFloat};
   const ExpertRows x{lists.x + entries.begin * gate.arranged_bytes(), gate.arranged_bytes(), entries.size()};
+  operands_.up.ask_for(tile);
   gate.sum(kernels_, tile, gate.range(), x, sums_of[0], scratch);
   operands_.up.sum(kernels_, tile, operands_.up.range(), x, sums_of[1], scratch);
   const DType type = operands_.x.dtype;
@@ -206,7 +213,7 @@ void ExpertTask::run_down_tile(const Lists& lists, ExpertTile tile, std::byte* s
   if (rows == 0) return;
   const int64_t floats = rows * kPanel;  // of one total
   auto* const sums = reinterpret_cast<float*>(scratch + operands_.down.scratch_bytes());
-  float* const totals = sums + sums_bytes(operands_.x.rows) / kFloat;
+  float* const totals = sums + sums_size() / kFloat;
   float* const stack = totals + std::max(kTotalFloats, operands_.x.rows * kPanel);
   const auto at_a_time = static_cast<size_t>(std::max<int64_t>(kTotalFloats / floats, 1));
   std::span<const ExpertLeaf> left = leaves_;
@@ -215,6 +222,7 @@ void ExpertTask::run_down_tile(const Lists& lists, ExpertTile tile, std::byte* s
     left = left.subspan(leaves.size());
     std::memset(totals, 0, leaves.size() * static_cast<size_t>(floats * kFloat));
     for (const int32_t* expert = lists.active; *expert >= 0; ++expert) {
+      if (expert[1] >= 0) operands_.down.ask_for({expert[1], tile.panel, tile.strips});
       tile.expert = *expert;
       add_expert(lists, tile, leaves, sums, totals, scratch);
     }
@@ -256,6 +264,8 @@ ExpertRows ExpertTask::down_rows(const Lists& lists, int64_t expert) const {
 void ExpertTask::add_expert(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
                             float* totals, std::byte* scratch) const {
   const ExpertMatrix& down = operands_.down;
+  const bool is_few = down.coded() != nullptr && lists.entries_of(tile.expert).size() <= kStreamedCodedRows;
+  if (is_few) return add_few(lists, tile, leaves, sums, totals);
   for (const ExpertLeaf& leaf : leaves) {
     if (!leaf.expert || *leaf.expert == tile.expert) {
       const bool has_bias = leaf.has_bias && operands_.down_bias != nullptr;
@@ -268,6 +278,29 @@ void ExpertTask::add_expert(const Lists& lists, const ExpertTile& tile, std::spa
     }
     totals += operands_.x.used_rows() * kPanel;
   }
+}
+
+void ExpertTask::add_few(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
+                         float* totals) const {
+  std::array<Range, ExpertMatrix::kMostRanges> ranges;
+  std::array<const ExpertLeaf*, ExpertMatrix::kMostRanges> of;
+  size_t count = 0;
+  const auto add = [&] {
+    operands_.down.sum_few(kernels_, tile, std::span(ranges).first(count), down_rows(lists, tile.expert), sums);
+    for (size_t i = 0; i < count; ++i) {
+      add_routed(lists, tile, of[i]->has_bias && operands_.down_bias != nullptr,
+                 sums + static_cast<int64_t>(i) * kFewRowsFloats,
+                 totals + (of[i] - leaves.data()) * operands_.x.used_rows() * kPanel);
+    }
+    count = 0;
+  };
+  for (const ExpertLeaf& leaf : leaves) {
+    if (leaf.expert && *leaf.expert != tile.expert) continue;
+    ranges[count] = leaf.range;
+    of[count++] = &leaf;
+    if (count == ranges.size()) add();
+  }
+  if (count > 0) add();
 }
 
 void ExpertTask::add_in_product(const Lists& lists, const ExpertTile& tile, Range steps, float* sums,

@@ -83,6 +83,11 @@ class ExpertTask {
   /// Adds the parts of `leaves` of the tile's expert to their totals, [leaves, rows in use, kPanel].
   void add_expert(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
                   float* totals, std::byte* scratch) const;
+  /// The same for one row or two of weights in codes, some leaves at a time.
+  void add_few(const Lists& lists, const ExpertTile& tile, std::span<const ExpertLeaf> leaves, float* sums,
+               float* totals) const;
+  /// Bytes of the sums of a tile.
+  int64_t sums_size() const;
   /// Sums a leaf, and adds it to its totals in the product itself.
   void add_in_product(const Lists& lists, const ExpertTile& tile, Range steps, float* sums, float* totals) const;
   /// Adds an expert's finished sums, with its bias if the leaf has one, to the totals of a leaf.

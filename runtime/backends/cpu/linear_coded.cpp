@@ -18,9 +18,8 @@ CodedLinearTask CodedLinearTask::make(const Kernels& kernels, CodedWeight weight
   task.weight = weight;
   task.x = x;
   task.result = result;
-  // Rows at distances of a multiple of 4 KiB would share few sets of the first-level cache.
-  const int64_t bytes = weight.packing.arranged_bytes();
-  task.arranged_stride_ = bytes % 1024 == 0 ? bytes + 64 : bytes;
+  task.arranged_stride_ = weight.packing.arranged_bytes();
+  // Rows at distances of a multiple of 4 KiB share few sets of the first-level cache.
   task.arrange = weight.packing.needs_arranging(x.dtype) || (x.rows > kStreamedCodedRows && x.stride % 1024 == 0);
   return task;
 }
@@ -91,9 +90,10 @@ int64_t CodedLinearTask::expanded_bytes() const {
   if (weight.packing.is_expanded() || x.rows <= kStreamedCodedRows) return 0;
   int64_t most = 0;
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
-    const CodedSegment &first = segments_[slabs_[slab]], &last = segments_[slabs_[slab + 1] - 1];
-    most = std::max(most,
-                    expanded_lines_before(last.first_group + last.groups) - expanded_lines_before(first.first_group));
+    CodedSegment end = segments_[slabs_[slab + 1] - 1];
+    end.first_line += lines_in(end);
+    end.first_group += end.groups;
+    most = std::max(most, expanded_lines(segments_[slabs_[slab]], end));
   }
   return most * kPanelStrips * kLineBytes;
 }
@@ -159,48 +159,53 @@ void CodedLinearTask::stream(Strips strips, const std::byte* arranged, float* st
 }
 
 const std::byte* CodedLinearTask::steps_of_slab(size_t slab, const CodedWeights& weights, std::byte* scratch) const {
-  const int64_t first = segments_[slabs_[slab]].first_group;
+  const CodedSegment& first = segments_[slabs_[slab]];
   if (weight.packing.is_expanded()) {
-    return weights.group_at(weight.packing.lines_before(first), first) + weights.first_strip * kLineBytes;
+    return weights.group_at(first.first_line, first.first_group) + weights.first_strip * kLineBytes;
   }
   for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
-    const int64_t before = expanded_lines_before(segments_[s].first_group) - expanded_lines_before(first);
+    const int64_t before = expanded_lines(first, segments_[s]);
     coded_->expand({weights, segments_[s], scratch + before * weights.strips * kLineBytes});
   }
   return scratch;
 }
 
 void CodedLinearTask::run_many(int64_t panel, Strips strips, const std::byte* arranged, std::byte* scratch) const {
-  const int64_t rows = x.used_rows(), tiles = tile_count(rows);
+  const int64_t tiles = tile_count(x.used_rows());
   const CodedWeights weights = weight.packing.weights_of(weight.data, panel, strips);
   auto* const sums = reinterpret_cast<float*>(scratch + expanded_bytes());
   GroupProduct product;
   product.format = weight.packing.format;
+  product.dots = weight.packing.dots;
   product.step_stride = (weight.packing.is_expanded() ? weights.panel_strips : weights.strips) * kLineBytes;
   product.group_steps = weight.packing.group_lines() * weight.packing.steps_of_line();
   product.strips = weights.strips;
   for (size_t slab = 0; slab + 1 < slabs_.size(); ++slab) {
     const std::byte* const steps = steps_of_slab(slab, weights, scratch);
     for (int64_t tile = 0; tile < tiles; ++tile) {
-      const Range of = rows_of_tile(rows, tile);
-      float* const stack = sums + tile * levels_ * tile_floats();
-      const ArrangedRows arranged_tile = rows_of(arranged, of);
-      for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
-        const CodedSegment& segment = segments_[s];
-        const int64_t before =
-            expanded_lines_before(segment.first_group) - expanded_lines_before(segments_[slabs_[slab]].first_group);
-        product.weights = steps + before * product.step_stride;
-        product.x = arranged_tile;
-        product.x.steps += segment.first_line * weight.packing.steps_of_line() * 4;
-        product.x.scales += segment.first_group;
-        product.x.sums += segment.first_group * 4;
-        if (coded_->tiled_product != nullptr) ask_for_next_slab(slab, segment, tile, tiles, product);
-        run_segment(segment, product, stack);
-        if (segment.root < 0) continue;
-        finish(segment.root, stack + (segment.level - segment.merges) * tile_floats(), of,
-               panel * kPanel + strips.begin * kStrip, strips.size());
-      }
+      run_tile(slab, weights, steps, arranged, {tile, tiles}, panel * kPanel + strips.begin * kStrip, product,
+               sums + tile * levels_ * tile_floats());
     }
+  }
+}
+
+void CodedLinearTask::run_tile(size_t slab, const CodedWeights& weights, const std::byte* steps,
+                               const std::byte* arranged, TileOf tile, int64_t column, GroupProduct& product,
+                               float* stack) const {
+  const Range of = rows_of_tile(x.used_rows(), tile.index);
+  const ArrangedRows rows = rows_of(arranged, of);
+  const CodedSegment& first = segments_[slabs_[slab]];
+  for (int64_t s = slabs_[slab]; s < slabs_[slab + 1]; ++s) {
+    const CodedSegment& segment = segments_[s];
+    product.weights = steps + expanded_lines(first, segment) * product.step_stride;
+    product.x = rows;
+    product.x.steps += segment.first_line * weight.packing.steps_of_line() * 4;
+    product.x.scales += segment.first_group;
+    product.x.sums += segment.first_group;
+    ask_for_next_slab(slab, weights, segment, tile, product);
+    run_segment(segment, product, stack);
+    if (segment.root < 0) continue;
+    finish(segment.root, stack + (segment.level - segment.merges) * tile_floats(), of, column, product.strips);
   }
 }
 
@@ -211,7 +216,7 @@ void CodedLinearTask::run_segment(const CodedSegment& segment, GroupProduct& pro
   product.last_steps = segment.last_lines * weight.packing.steps_of_line();
   product.sums = top;
   product.opens = segment.opens;
-  if (coded_->tiled_product != nullptr && rows > kCodedTileRows) {
+  if (is_tiled() && rows > kCodedTileRows) {
     coded_->tiled_product(product);
   } else {
     coded_->product(product);
@@ -221,33 +226,38 @@ void CodedLinearTask::run_segment(const CodedSegment& segment, GroupProduct& pro
   }
 }
 
-void CodedLinearTask::ask_for_next_slab(size_t slab, const CodedSegment& segment, int64_t tile, int64_t tiles,
-                                        GroupProduct& product) const {
-  if (!weight.packing.is_expanded()) return;
-  const auto lines_in = [&](const CodedSegment& first, const CodedSegment& last) {
-    return expanded_lines_before(last.first_group + last.groups) - expanded_lines_before(first.first_group);
+void CodedLinearTask::ask_for_next_slab(size_t slab, const CodedWeights& weights, const CodedSegment& segment,
+                                        TileOf tile, GroupProduct& product) const {
+  const CodedSegment &first = segments_[slabs_[slab]], &last = segments_[slabs_[slab + 1] - 1];
+  const auto begin_of = [&](const CodedSegment& of) { return weights.group_at(of.first_line, of.first_group); };
+  const auto end_of = [&](const CodedSegment& of) {
+    return weights.group_at(of.first_line + lines_in(of), of.first_group + of.groups);
   };
-  const int64_t lines = lines_in(segment, segment);
-  const int64_t to_next = lines_in(segments_[slabs_[slab]], segments_[slabs_[slab + 1] - 1]);
-  const int64_t times = std::max<int64_t>(lines / kTileSteps, 1) * tiles;
-  const int64_t stride = product.step_stride, lines_of_strip = lines * stride / 64 / product.strips;
-  product.next_lines = static_cast<int>((lines_of_strip + times - 1) / times);
-  product.next = product.weights + to_next * stride + lines * stride * tile / tiles;
+  const int64_t bytes = end_of(segment) - begin_of(segment);
+  product.next = begin_of(segment) + (end_of(last) - begin_of(first)) + bytes * tile.index / tile.count;
+  const int64_t steps = std::max<int64_t>(lines_in(segment) * weight.packing.steps_of_line(), 1);
+  product.next_stride = bytes / (steps * tile.count);
+  const int64_t times = std::max<int64_t>(steps / kTileSteps, 1) * tile.count * weights.panel_strips;
+  product.next_lines = static_cast<int>((bytes / kLineBytes + times - 1) / times);
 }
 
-int64_t CodedLinearTask::expanded_lines_before(int64_t group) const {
-  const CodedPacking& packing = weight.packing;
-  const int64_t ends = packing.format.offset == GroupOffset::kNone ? 1 : 2;
-  return packing.lines_before(group) * packing.steps_of_line() + group * ends;
+int64_t CodedLinearTask::lines_in(const CodedSegment& segment) const {
+  return segment.groups == 0 ? 0 : (segment.groups - 1) * weight.packing.group_lines() + segment.last_lines;
+}
+
+int64_t CodedLinearTask::expanded_lines(const CodedSegment& from, const CodedSegment& to) const {
+  const int64_t ends = weight.packing.format.offset == GroupOffset::kNone ? 1 : 2;
+  return (to.first_line - from.first_line) * weight.packing.steps_of_line() +
+         (to.first_group - from.first_group) * ends;
 }
 
 int64_t CodedLinearTask::slab_steps() const {
-  if (coded_->tiled_product != nullptr) return kTiledSlabSteps;
+  if (is_tiled()) return kTiledSlabSteps;
   return weight.packing.is_expanded() ? kSlabSteps : kExpandedSlabSteps;
 }
 
 int64_t CodedLinearTask::tile_rows() const {
-  return coded_->tiled_product != nullptr ? kTiledCodedRows : kCodedTileRows;
+  return is_tiled() ? kTiledCodedRows : kCodedTileRows / digits_of(weight.packing.dots);
 }
 
 int64_t CodedLinearTask::tile_floats() const { return tile_rows() * kPanel; }

@@ -54,12 +54,23 @@ struct CodedLinearTask : LinearResult {
   void run_many(int64_t panel, Strips strips, const std::byte* arranged, std::byte* scratch) const;
   /// The weights of a slab in steps: expanded into `scratch`, or those of the panel.
   const std::byte* steps_of_slab(size_t slab, const CodedWeights& weights, std::byte* scratch) const;
+  /// A tile of rows, of `count`.
+  struct TileOf {
+    int64_t index;
+    int64_t count;
+  };
+  /// Multiplies one tile of rows by a slab in steps.
+  void run_tile(size_t slab, const CodedWeights& weights, const std::byte* steps, const std::byte* arranged,
+                TileOf tile, int64_t column, GroupProduct& product, float* stack) const;
   void run_segment(const CodedSegment& segment, GroupProduct& product, float* stack) const;
   /// Prefetches the next slab, which is adjacent in memory: each tile of rows takes its part of it, during `segment`.
-  void ask_for_next_slab(size_t slab, const CodedSegment& segment, int64_t tile, int64_t tiles,
+  void ask_for_next_slab(size_t slab, const CodedWeights& weights, const CodedSegment& segment, TileOf tile,
                          GroupProduct& product) const;
-  /// Steps, scales and offsets in lines of the groups before a group, if they are expanded.
-  int64_t expanded_lines_before(int64_t group) const;
+  int64_t lines_in(const CodedSegment& segment) const;
+
+  /// Steps, scales and offsets, in lines of the slab, from one segment of a slab to another.
+  int64_t expanded_lines(const CodedSegment& from, const CodedSegment& to) const;
+  bool is_tiled() const { return coded_->tiled_product != nullptr && weight.packing.dots == DotKind::kBytes; }
   int64_t slab_steps() const;
   /// Bytes of a slab in steps; 0: it is read from the panel.
   int64_t expanded_bytes() const;

@@ -33,7 +33,7 @@ const int32_t* Compiler::slot_of(const Node& node) const {
 
 std::optional<ExpertMatrix> Compiler::expert_matrix(const Node& node, size_t i) const {
   const std::string& name = graph_.value(node.operands[i]).name;
-  if (const std::optional<CodedPacking> packing = coded_packing_of(kernels_, graph_, node, i)) {
+  if (const std::optional<CodedPacking> packing = coded_packing_of(graph_, node, i)) {
     const std::optional<CodedWeight> weight = store_.coded(name, *packing);
     return weight ? std::optional<ExpertMatrix>(*weight) : std::nullopt;
   }

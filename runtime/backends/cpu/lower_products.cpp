@@ -63,7 +63,7 @@ Result<void> Compiler::lower_linear_blocks(const Node& node) {
 }
 
 Result<void> Compiler::lower_coded_linear(const Node& node) {
-  const auto weight = store_.coded(graph_.value(node.operands[1]).name, *coded_packing_of(kernels_, graph_, node, 1));
+  const auto weight = store_.coded(graph_.value(node.operands[1]).name, *coded_packing_of(graph_, node, 1));
   if (!weight) return not_a_weight(node, 1);
   const Tensor x = operand(node, 0);
   CodedLinearTask task = node.op == graph::Op::kLinear

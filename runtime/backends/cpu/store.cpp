@@ -81,7 +81,7 @@ Result<void> Store::add_uses(const graph::Graph& graph) {
       const graph::Value& value = graph.value(node.operands[i]);
       if (value.kind != graph::ValueKind::kWeight) continue;
       Weight& weight = weights_.find(value.name)->second;
-      if (const std::optional<CodedPacking> coded = coded_packing_of(kernels_, graph, node, i)) {
+      if (const std::optional<CodedPacking> coded = coded_packing_of(graph, node, i)) {
         LOCKSTEP_TRY_VOID(add_coded(value, weight, *coded));
       } else if (value.format) {
         weight.is_table = true;

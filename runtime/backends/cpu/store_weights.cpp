@@ -23,6 +23,13 @@ void Store::add_packing(Weight& weight, const Packing& packing) {
 }
 
 Result<void> Store::add_coded(const graph::Value& value, Weight& weight, const CodedPacking& packing) {
+  if (!is_multiplied(packing.format, packing.groups.columns)) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[runtime/backends/cpu] cannot pack weight {}: found {}, expected integers in groups of at "
+                    "most {} columns, or e2m1 or e4m3 without zeros and minima; omit --weights",
+                    value.name, to_string(packing.format), kMostByteGroup)};
+  }
   for (const CodedPanels& form : weight.coded) {
     if (form.packing == packing) return ok();
     if (form.packing.groups == packing.groups) continue;

@@ -25,7 +25,6 @@ std::string_view name_of(CodedIsa isa) {
     case CodedIsa::kFloatsPortable: return "floats_portable";
     case CodedIsa::kFloatsAvx2: return "floats_avx2";
     case CodedIsa::kFloatsAvx512: return "floats_avx512";
-    case CodedIsa::kPairsAvx512: return "pairs_avx512_bf16";
     case CodedIsa::kBytesPortable: return "bytes_portable";
     case CodedIsa::kBytesAvx2: return "bytes_avx2";
     case CodedIsa::kBytesAvxVnni: return "bytes_avx_vnni";
@@ -50,7 +49,6 @@ Isa least_isa(CodedIsa isa) {
     case CodedIsa::kFloatsAvx512:
     case CodedIsa::kBytesAvx512:
     case CodedIsa::kBytesAvx512Vnni: return Isa::kAvx512;
-    case CodedIsa::kPairsAvx512: return Isa::kAvx512Bf16;
     case CodedIsa::kBytesAmx: return Isa::kAmx;
   }
   return Isa::kAmx;
@@ -88,8 +86,7 @@ std::vector<CodedIsa> available_coded_isas() {
 const CodedKernels& coded_kernels_of(CodedIsa isa) { return kernels_at(kBuilt, name_of(isa)); }
 
 const CodedKernels& coded_kernels_for(Isa isa, DotKind dots) {
-  if (dots == DotKind::kBytes) return coded_kernels_of(bytes_for(isa));
-  return coded_kernels_of(dots == DotKind::kPairs ? CodedIsa::kPairsAvx512 : floats_for(isa));
+  return coded_kernels_of(has_bytes(dots) ? bytes_for(isa) : floats_for(isa));
 }
 
 }  // namespace lockstep::cpu

@@ -22,7 +22,7 @@ struct TiledSums {
 
 template <int V>
 static void end_tiled_group(const GroupProduct& p, const Dots::Rule& rule, const TiledSums& done) {
-  with_offset(
+  Dots::with_offset(
       p.format.offset, [&](auto tag) __attribute__((always_inline)) {
         constexpr GroupOffset kOffset = decltype(tag)::kOffset;
         Lanes scales[V];
@@ -40,8 +40,9 @@ static void end_tiled_group(const GroupProduct& p, const Dots::Rule& rule, const
           for (int v = 0; v < V; ++v) {
             Integers dots;
             __builtin_memcpy(&dots, done.integers + r * kPanel + v * kLanes, sizeof dots);
+            dots = dots + opening;
             store(to + v * kLanes,
-                  Dots::end<kOffset>(p.x, r, done.group, dots + opening, scales[v], offsets[v], load(to + v * kLanes)));
+                  Dots::end<kOffset, 1>(p.x, r, done.group, &dots, scales[v], offsets[v], load(to + v * kLanes)));
           }
         }
       });
@@ -50,7 +51,7 @@ static void end_tiled_group(const GroupProduct& p, const Dots::Rule& rule, const
 template <int V>
 static void tiled_strips(const GroupProduct& p) {
   using Sums = WideSums<MultiplyBytes, V>;
-  const Dots::Rule rule(p.format);
+  const Dots::Rule rule(p.format, p.dots);
   TiledSums two[2];
   TiledSums* now = &two[0];
   TiledSums* before = &two[1];

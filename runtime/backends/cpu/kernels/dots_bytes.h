@@ -169,19 +169,94 @@ LOCKSTEP_LANES_INLINE void store_integers(int8_t* p, Lanes a) {
 
 #endif
 
-}  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA
+constexpr int64_t kColumnsOfStep = columns_of_step(DotKind::kBytes);
 
-#include "runtime/backends/cpu/kernels/codes.h"
+/// The largest magnitude of some values; NaN if one is no finite number.
+static float largest_magnitude(const float* values, int64_t count) {
+  Lanes most = zero(), poison = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Lanes x = count - i >= kLanes ? load(values + i) : load(values + i, static_cast<int>(count - i));
+    most = larger(larger(x, zero() - x), most);  // ignores NaN
+    poison = poison + (x - x);                   // NaN for a NaN and for an infinity
+  }
+  return largest_of(most) + sum_of(poison);
+}
 
-namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
+/// Sixteen integers, or the `n` that are left and zeros up to `padded`.
+LOCKSTEP_LANES_INLINE void store_some(int8_t* to, Lanes integers, int64_t n, int64_t padded) {
+  if (n >= kLanes) return store_integers(to, integers);
+  int8_t last[kLanes];
+  store_integers(last, integers);
+  for (int64_t k = 0; k < padded; ++k) to[k] = last[k];
+}
 
-/// Unsigned bytes, four columns a step; e2m1 in halves, 12 being zero.
+LOCKSTEP_LANES_INLINE int64_t padded_to_step(int64_t count) {
+  return (count + kColumnsOfStep - 1) / kColumnsOfStep * kColumnsOfStep;
+}
+
+/// Equal to `to_int8` of runtime/core/int8_groups.h.
+static Int8Group quantise_values(const float* values, int64_t count, int8_t* integers) {
+  const int64_t padded = padded_to_step(count);
+  const float largest = largest_magnitude(values, count);
+  if (!(largest >= 0x1p-100f)) {
+    for (int64_t i = 0; i < padded; ++i) integers[i] = 0;
+    return {largest - largest, 0};
+  }
+  const Lanes inverse = splat(127.0f / largest);
+  Lanes sum = zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i;
+    const Lanes x = n >= kLanes ? load(values + i) : load(values + i, static_cast<int>(n));
+    const Lanes rounded = round_to_integer(x * inverse);
+    sum = sum + rounded;
+    store_some(integers + i, rounded, n, padded - i);
+  }
+  return {largest / 127.0f, static_cast<int32_t>(sum_of(sum))};
+}
+
+/// The nearest integers to x / kDigitBase. What remains of x is from −127 to 127: near a half, a quotient has an error
+/// below 2^-8, and the next remainder is as far away.
+LOCKSTEP_LANES_INLINE Lanes higher_digits(Lanes x) { return round_to_integer(x * splat(1.0f / kDigitBase)); }
+
+/// See CodedKernels::to_digits. After the first rounding all sums and differences of floats are exact.
+static DigitGroup values_to_digits(const float* values, int64_t count, float largest, int8_t* integers,
+                                   int64_t stride) {
+  const int64_t padded = padded_to_step(count);
+  if (!(largest >= 0x1p-100f)) {
+    for (int digit = 0; digit < 3; ++digit) {
+      for (int64_t i = 0; i < padded; ++i) integers[digit * stride + i] = 0;
+    }
+    return {.scale = largest - largest};
+  }
+  uint32_t bits = 0;
+  __builtin_memcpy(&bits, &largest, sizeof bits);
+  const uint32_t exponent = bits >> 23;  // of 2^(exponent − 127), the power of two in `largest`
+  const uint32_t scale_bits = (exponent - 21) << 23, inverse_bits = (275 - exponent) << 23;
+  DigitGroup made;
+  float inverse = 0.0f;
+  __builtin_memcpy(&made.scale, &scale_bits, sizeof scale_bits);
+  __builtin_memcpy(&inverse, &inverse_bits, sizeof inverse_bits);
+  Lanes sums[3] = {zero(), zero(), zero()};
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i;
+    const Lanes x = n >= kLanes ? load(values + i) : load(values + i, static_cast<int>(n));
+    const Lanes whole = round_to_integer(x * splat(inverse));
+    const Lanes upper = higher_digits(whole), first = higher_digits(upper);
+    const Lanes digits[3] = {first, upper - first * splat(kDigitBase), whole - upper * splat(kDigitBase)};
+    for (int digit = 0; digit < 3; ++digit) {
+      sums[digit] = sums[digit] + digits[digit];
+      store_some(integers + digit * stride + i, digits[digit], n, padded - i);
+    }
+  }
+  for (int digit = 0; digit < 3; ++digit) made.sums[digit] = static_cast<int32_t>(sum_of(sums[digit]));
+  return made;
+}
+
+/// Lines of codes as unsigned bytes, four columns a step; e2m1 in halves, 12 being zero.
 template <CodeKind kKind, int kBits>
-class ByteCode {
- public:
+struct ByteCode {
   static constexpr int kSteps = 8 / kBits;
 
-  [[gnu::always_inline]] explicit ByteCode(const WeightFormat&) {}
   [[gnu::always_inline]] void steps(const std::byte* line, Words (&to)[kSteps]) const {
     const Words words = load_words(line);
     if constexpr (kBits == 8) {
@@ -191,101 +266,87 @@ class ByteCode {
       to[1] = in_bytes((words >> 4) & 0x0f0f0f0fu);
     }
   }
-
- private:
   [[gnu::always_inline]] static Words in_bytes(Words codes) {
     if constexpr (kKind == CodeKind::kE2M1) return halves_of_e2m1(codes);
     return codes;
   }
 };
 
-constexpr int64_t kColumnsOfStep = columns_of_step(DotKind::kBytes);
-
-/// Equal to `to_int8` of runtime/core/int8_groups.h.
-static Int8Group quantise_values(const float* values, int64_t count, int8_t* integers) {
-  const int64_t padded = (count + kColumnsOfStep - 1) / kColumnsOfStep * kColumnsOfStep;
-  Lanes most = zero(), poison = zero();
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const Lanes x = count - i >= kLanes ? load(values + i) : load(values + i, static_cast<int>(count - i));
-    most = larger(larger(x, zero() - x), most);  // ignores NaN
-    poison = poison + (x - x);                   // NaN for a NaN and for an infinity
-  }
-  const float largest = largest_of(most);
-  const float not_finite = sum_of(poison);
-  if (not_finite != not_finite || largest < 0x1p-100f) {
-    for (int64_t i = 0; i < padded; ++i) integers[i] = 0;
-    return {not_finite, 0};
-  }
-  const Lanes inverse = splat(127.0f / largest);
-  Lanes sum = zero();
-  for (int64_t i = 0; i < count; i += kLanes) {
-    const int n = count - i >= kLanes ? kLanes : static_cast<int>(count - i);
-    const Lanes x = n == kLanes ? load(values + i) : load(values + i, n);
-    const Lanes rounded = round_to_integer(x * inverse);
-    sum = sum + rounded;
-    if (n == kLanes) {
-      store_integers(integers + i, rounded);
-    } else {
-      int8_t last[kLanes];
-      store_integers(last, rounded);
-      for (int64_t k = i; k < padded; ++k) integers[k] = last[k - i];
-    }
-  }
-  return {largest / 127.0f, static_cast<int32_t>(sum_of(sum))};
-}
-
 /// The arithmetic of product_coded.h.
 struct Dots {
-  static constexpr DotKind kKind = DotKind::kBytes;
-  template <CodeKind kKind, int kBits>
-  using Code = ByteCode<kKind, kBits>;
   using Sum = Integers;
   using X = Bytes4;
-
-  static constexpr Int8Group (*quantise)(const float*, int64_t, int8_t*) = quantise_values;
-  static constexpr float (*sum)(const float*, int64_t) = nullptr;
-
-  /// What all groups of a product have in common.
-  struct Rule {
-    int32_t opening;  // times Σ x
-    float unit;       // of an integer of w
-
-    [[gnu::always_inline]] explicit Rule(const WeightFormat& format)
-        : opening(kWeightZero - centre_of_bytes(format)), unit(format.kind == CodeKind::kE2M1 ? 0.5f : 1.0f) {}
-  };
   LOCKSTEP_LANES_INLINE Step step_of(Words a) { return LOCKSTEP_CPU_ISA::step_of(a); }
   LOCKSTEP_LANES_INLINE X broadcast(const std::byte* x) {
     int32_t four;
     __builtin_memcpy(&four, x, sizeof four);
     return broadcast_step(four);
   }
-  LOCKSTEP_LANES_INLINE int32_t sum_of_row(const ArrangedRows& x, int row, int64_t group) {
-    return reinterpret_cast<const int32_t*>(x.sums + row * x.stride)[group];
-  }
-  LOCKSTEP_LANES_INLINE Sum open(const Rule& rule, const ArrangedRows& x, int row, int64_t group) {
-    return splat_integer(rule.opening * sum_of_row(x, row, group));
-  }
   LOCKSTEP_LANES_INLINE Sum add(Sum sum, Step w, X x) { return dot(sum, w, x); }
+
+  /// What all groups of a product have in common.
+  struct Rule {
+    int32_t opening;  // times Σ of the integers of x
+    float unit;       // of an integer of w
+
+    [[gnu::always_inline]] Rule(const WeightFormat& format, DotKind dots)
+        : opening(kWeightZero - centre_of(format, dots)), unit(format.kind == CodeKind::kE2M1 ? 0.5f : 1.0f) {}
+  };
+  LOCKSTEP_LANES_INLINE Sum open(const Rule& rule, const ArrangedRows& x, int row, int64_t group) {
+    return splat_integer(rule.opening * x.of_row(x.sums, row, group));
+  }
+  LOCKSTEP_LANES_INLINE Lanes scale_of(const Rule& rule, Lanes scale) { return scale * splat(rule.unit); }
   /// Zeros as `end` reads them.
-  LOCKSTEP_LANES_INLINE Words zeros_of(const WeightFormat&, Words zeros) { return splat_word(0) - zeros; }
-  LOCKSTEP_LANES_INLINE Lanes scale_of(const Rule& rule, Lanes scale) {
-    return rule.unit == 1.0f ? scale : scale * splat(rule.unit);
+  LOCKSTEP_LANES_INLINE Words zeros_of(const WeightFormat& format, DotKind dots, Words zeros) {
+    const Words relative = splat_word(static_cast<uint32_t>(centre_of(format, dots))) - zeros;
+    return dots == DotKind::kDigits ? as_words(to_floats(integers_of(relative))) : relative;
   }
-  /// Adds a group's sum to y.
-  template <GroupOffset kOffset>
-  LOCKSTEP_LANES_INLINE Lanes end(const ArrangedRows& x, int row, int64_t group, Sum sum, Lanes scale, Words offset,
-                                  Lanes y) {
-    const Lanes x_scale =
-        splat(reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(x.scales) + row * x.stride)[group]);
-    if constexpr (kOffset == GroupOffset::kZeros) {
-      sum = sum + integers_of(offset) * splat_integer(sum_of_row(x, row, group));
+  /// Adds a group's sums, of the D rows of integers from `row` on, to y.
+  template <GroupOffset kOffset, int D>
+  LOCKSTEP_LANES_INLINE Lanes end(const ArrangedRows& x, int row, int64_t group, const Sum* sum, Lanes scale,
+                                  Words offset, Lanes y) {
+    const Lanes x_scale = splat(x.of_row(x.scales, row, group));
+    if constexpr (D == 1) {
+      const int32_t of_x = kOffset == GroupOffset::kNone ? 0 : x.of_row(x.sums, row, group);
+      Integers total = *sum;
+      if constexpr (kOffset == GroupOffset::kZeros) total = total + integers_of(offset) * splat_integer(of_x);
+      y = fma(to_floats(total) * scale, x_scale, y);
+      if constexpr (kOffset == GroupOffset::kMinima) {
+        y = fma(splat(static_cast<float>(of_x)) * as_floats(offset), x_scale, y);
+      }
+      return y;
+    } else {
+      const Lanes of_x = splat(kOffset == GroupOffset::kNone ? 0.0f : x.of_row(x.scales, row + 1, group));
+      Lanes total = fma(to_floats(sum[1]), splat(kDigitBase), to_floats(sum[2]));
+      total = fma(to_floats(sum[0]), splat(kDigitBase * kDigitBase), total);
+      if constexpr (kOffset == GroupOffset::kZeros) total = fma(of_x, as_floats(offset), total);
+      y = fma(total * scale, x_scale, y);
+      if constexpr (kOffset == GroupOffset::kMinima) y = fma(of_x * as_floats(offset), x_scale, y);
+      return y;
     }
-    y = fma(to_floats(sum) * scale, x_scale, y);
-    if constexpr (kOffset == GroupOffset::kMinima) {
-      y = fma(splat(static_cast<float>(sum_of_row(x, row, group))) * as_floats(offset), x_scale, y);
-    }
-    return y;
   }
+
+  /// Calls work(code) with the code of `format`, whose kind is known when this is compiled.
+  template <typename Work>
+  LOCKSTEP_LANES_INLINE void with_code(const WeightFormat& format, Work work) {
+    if (format.bits == 8) {
+      work(ByteCode<CodeKind::kInteger, 8>{});
+    } else if (format.kind == CodeKind::kInteger) {
+      work(ByteCode<CodeKind::kInteger, 4>{});
+    } else {
+      work(ByteCode<CodeKind::kE2M1, 4>{});
+    }
+  }
+  template <typename Work>
+  LOCKSTEP_LANES_INLINE void with_offset(GroupOffset offset, Work work) {
+    if (offset == GroupOffset::kNone) return work(OffsetTag<GroupOffset::kNone>{});
+    if (offset == GroupOffset::kZeros) return work(OffsetTag<GroupOffset::kZeros>{});
+    work(OffsetTag<GroupOffset::kMinima>{});
+  }
+  static constexpr bool kHasDigits = true;
+  static constexpr Int8Group (*quantise)(const float*, int64_t, int8_t*) = quantise_values;
+  static constexpr float (*magnitude)(const float*, int64_t) = largest_magnitude;
+  static constexpr DigitGroup (*to_digits)(const float*, int64_t, float, int8_t*, int64_t) = values_to_digits;
 };
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

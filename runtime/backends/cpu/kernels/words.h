@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/backends/cpu/kernels/lanes.h"
+#include "runtime/core/weight_format.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
@@ -122,5 +123,11 @@ LOCKSTEP_LANES_INLINE Lanes power_of_two(Words b) {
   const Words normal = where_less(b, 255, b << 23, splat_word(0x7fc00000u));
   return as_floats(where_less(b, 1, splat_word(0x00400000u), normal));
 }
+
+/// An offset of groups as a value, for template selection.
+template <GroupOffset kValue>
+struct OffsetTag {
+  static constexpr GroupOffset kOffset = kValue;
+};
 
 }  // namespace lockstep::cpu::LOCKSTEP_CPU_ISA

@@ -12,20 +12,15 @@
 namespace lockstep::cpu {
 namespace {
 
-/// A format, and what it is multiplied by.
+/// A format, and what it is multiplied with.
 struct Kind {
   const char* format;
-  DotKind dots;  // pairs: float32 where the machine has none
+  DotKind dots;
 };
-constexpr Kind kKinds[] = {{"q4g32.f16", DotKind::kPairs},   {"q4g32.f16", DotKind::kBytes},
-                           {"q4g128z.f16", DotKind::kPairs}, {"e2m1g32.e8m0", DotKind::kPairs},
-                           {"q8g64", DotKind::kBytes},       {"q8g128", DotKind::kBytes},
-                           {"q8g32.f16", DotKind::kPairs},   {"e4m3g128.bf16", DotKind::kPairs},
-                           {"q4g32m.f16", DotKind::kPairs},  {"q4g32.f16", DotKind::kFloats}};
-
-DotKind dots_of(const Kernels& kernels, DotKind wanted) {
-  return wanted == DotKind::kPairs && !kernels.bf16_pairs ? DotKind::kFloats : wanted;
-}
+constexpr Kind kKinds[] = {
+    {"q4g32.f16", DotKind::kDigits},    {"q4g32.f16", DotKind::kBytes},      {"q4g128z.f16", DotKind::kDigits},
+    {"e2m1g32.e8m0", DotKind::kDigits}, {"q8g64", DotKind::kBytes},          {"q8g128", DotKind::kBytes},
+    {"q8g32.f16", DotKind::kDigits},    {"e4m3g128.bf16", DotKind::kFloats}, {"q4g32m.f16", DotKind::kDigits}};
 
 /// Memory of packed codes: one panel of random ones, again and again.
 Mapping filled_with_codes(const CodedPacking& packing) {
@@ -57,10 +52,10 @@ struct CodedBench {
   std::unique_ptr<CodedLinearTask> task;
 
   CodedBench(const Kind& kind, int64_t rows, int64_t n, int64_t k, int64_t block)
-      : packing{.n = n, .format = *weight_format_from_text(kind.format), .dots = dots_of(kernels, kind.dots)} {
+      : packing{.n = n, .format = *weight_format_from_text(kind.format), .dots = kind.dots} {
     packing.groups = {.columns = k, .leaf = block > 0 ? block : k, .width = packing.format.group};
     weights = filled_with_codes(packing);
-    const DType dtype = packing.dots == DotKind::kFloats ? DType::kFloat32 : DType::kBFloat16;
+    const DType dtype = DType::kBFloat16;
     x = filled(rows * k * 4, dtype);
     result = filled(rows * n * 4, DType::kFloat32);
     const Tensor from = tensor_over(x, dtype, rows, k), to = tensor_over(result, DType::kFloat32, rows, n);
@@ -95,7 +90,6 @@ BENCHMARK(matvec_coded)
     ->ArgNames({"kind", "rows", "n", "k", "block"})
     ->Args({0, 1, 256, 2048, 0})
     ->Args({1, 1, 256, 2048, 0})
-    ->Args({9, 1, 256, 2048, 0})
     ->Args({0, 1, 65536, 2048, 0})
     ->Args({0, 1, 16384, 8192, 256})
     ->Args({0, 2, 65536, 2048, 0})
@@ -114,17 +108,16 @@ BENCHMARK(matvec_coded)
     ->Args({6, 1, 65536, 2048, 0})
     ->Args({7, 1, 65536, 2048, 0})
     ->Args({8, 1, 65536, 2048, 0})
-    ->Args({9, 1, 65536, 2048, 0})
     ->UseManualTime()
     ->Iterations(iterations(9));
 
-/// The ratio is to the peak of dots of pairs, or of bytes, which is twice that.
+/// The ratio is to the peak of dots of pairs; of bytes, to twice that.
 void gemm_coded(benchmark::State& state) {
   const Kind& kind = kKinds[state.range(0)];
   CodedBench bench(kind, state.range(1), state.range(2), state.range(3), state.range(4));
   const double flops = 2.0 * static_cast<double>(state.range(1) * state.range(2) * state.range(3));
   const double times = kind.dots == DotKind::kBytes ? 2.0 : 1.0;
-  const bool pairs = bench.kernels.bf16_pairs && kind.dots != DotKind::kFloats;
+  const bool pairs = bench.kernels.bf16_pairs;
   run_beside_peak(
       state, [=] { return times * register_peak(pairs); }, flops, [&] { bench.run(); });
   set_label(state, kind);
@@ -142,7 +135,6 @@ BENCHMARK(gemm_coded)
     ->Args({5, 256, 2048, 8192, 128})
     ->Args({7, 256, 2048, 2048, 0})
     ->Args({8, 256, 2048, 2048, 0})
-    ->Args({9, 256, 2048, 2048, 0})
     ->UseManualTime()
     ->Iterations(iterations(9));
 
@@ -155,17 +147,15 @@ struct CodedExpertBench {
   std::unique_ptr<ExpertTask> task;
 
   CodedExpertBench(int64_t rows, int64_t experts, int64_t chosen, int64_t block) {
-    inner = {.n = kHidden,
-             .format = *weight_format_from_text("e2m1g32.e8m0"),
-             .dots = dots_of(kernels, DotKind::kPairs),
-             .parts = experts};
+    inner = {
+        .n = kHidden, .format = *weight_format_from_text("e2m1g32.e8m0"), .dots = DotKind::kDigits, .parts = experts};
     outer = inner;
     inner.groups = {.columns = kHidden, .leaf = kHidden, .width = 32};
     outer.groups = {.columns = kHidden, .leaf = block, .width = 32};
     gate = filled_with_codes(inner);
     up = filled_with_codes(inner);
     down = filled_with_codes(outer);
-    const DType dtype = inner.dots == DotKind::kFloats ? DType::kFloat32 : DType::kBFloat16;
+    const DType dtype = DType::kBFloat16;
     x = filled(rows * kHidden * 4, dtype);
     route = filled(rows * experts * 4, DType::kFloat32);
     result = filled(rows * kHidden * 4, DType::kFloat32);

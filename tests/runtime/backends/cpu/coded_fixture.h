@@ -19,10 +19,28 @@ inline Isa isa_beside(CodedIsa isa) {
     case CodedIsa::kFloatsAvx2:
     case CodedIsa::kBytesAvx2:
     case CodedIsa::kBytesAvxVnni: return Isa::kAvx2;
-    case CodedIsa::kPairsAvx512: return Isa::kAvx512Bf16;
+
     case CodedIsa::kBytesAmx: return Isa::kAmx;
     default: return Isa::kAvx512;
   }
+}
+
+/// Kernels, and what they multiply.
+struct CodedMachine {
+  CodedIsa isa;
+  DotKind dots;
+};
+inline std::vector<CodedMachine> coded_machines() {
+  std::vector<CodedMachine> all;
+  for (const CodedIsa isa : available_coded_isas()) {
+    if (!has_bytes(isa)) all.push_back({isa, DotKind::kFloats});
+    if (has_bytes(isa)) all.insert(all.end(), {{isa, DotKind::kBytes}, {isa, DotKind::kDigits}});
+  }
+  return all;
+}
+/// Whether dots of this kind multiply a format.
+inline bool multiplies(DotKind dots, const WeightFormat& format) {
+  return has_bytes(dots) == (format.kind != CodeKind::kE4M3);
 }
 
 inline WeightFormat format_from(const std::string& text) { return weight_format_from_text(text).value(); }
@@ -70,7 +88,7 @@ inline std::vector<std::byte> packed_codes(const CodedPacking& packing, RandomCo
 
 /// Operands of a product and ways to compute it.
 struct CodedFixture {
-  CodedIsa isa;
+  CodedMachine machine;
   DType dtype;  // of x
   WeightFormat format;
   ProductShape shape;
@@ -80,10 +98,10 @@ struct CodedFixture {
   DType result_type = DType::kFloat32;
   std::vector<float> bias = {};  // [n], or empty: none
 
-  const Kernels& kernels() const { return kernels_for(isa_beside(isa)); }
-  const CodedKernels& coded() const { return coded_kernels_of(isa); }
+  const Kernels& kernels() const { return kernels_for(isa_beside(machine.isa)); }
+  const CodedKernels& coded() const { return coded_kernels_of(machine.isa); }
   ColumnGroups groups() const { return {.columns = shape.k, .leaf = leaf, .width = format.group}; }
-  CodedPacking packing() const { return {.n = shape.n, .groups = groups(), .format = format, .dots = coded().dots}; }
+  CodedPacking packing() const { return {.n = shape.n, .groups = groups(), .format = format, .dots = machine.dots}; }
 
   /// f32 [roots, rows, n]. With a split: the roots of `rank`, w and x being that rank's columns.
   std::vector<float> run(int workers = 1, const std::optional<BlockSplit>& split = {}, int rank = 0) const {
@@ -126,7 +144,7 @@ struct CodedFixture {
   std::vector<double> row_of_x(int64_t row) const {
     const auto begin = x.begin() + row * shape.k;
     std::vector<double> values(begin, begin + shape.k);
-    if (coded().dots != DotKind::kBytes) return values;
+    if (machine.dots != DotKind::kBytes) return values;
     std::vector<int8_t> integers(static_cast<size_t>(shape.k));
     for (int64_t g = 0; g < groups().count(); ++g) {
       const Range of = groups().of(g);

@@ -10,7 +10,7 @@
 namespace lockstep::cpu {
 namespace {
 
-constexpr DotKind kDots[] = {DotKind::kFloats, DotKind::kPairs, DotKind::kBytes};
+constexpr DotKind kDots[] = {DotKind::kFloats, DotKind::kBytes, DotKind::kDigits};
 
 TEST(CodedPacking, HasTheBitsOfTheFormat) {
   const auto bits_of = [](const char* format) {
@@ -69,15 +69,14 @@ TEST(CodedPacking, MakesNanOfAGroupWithACodeThatIsNan) {
 
 /// Every code in each instruction set: a group of one line whose other columns of x are 0.
 TEST(CodedKernels, DecodeEveryCodeExactly) {
-  for (const CodedIsa isa : available_coded_isas()) {
-    const DotKind dots = coded_kernels_of(isa).dots;
+  for (const CodedMachine& machine : coded_machines()) {
     for (const char* text : {"q4g8", "q4g8m", "q8g8", "q8g8m", "e2m1g8", "e4m3g8"}) {
       const WeightFormat format = format_from(text);
-      if (dots == DotKind::kBytes && format.kind == CodeKind::kE4M3) continue;
+      if (!multiplies(machine.dots, format)) continue;
       const int64_t n = 1 << format.bits;
       for (int64_t column = 0; column < 8; ++column) {
         for (const int64_t rows : {1, 3}) {
-          CodedFixture product{isa, dots == DotKind::kPairs ? DType::kBFloat16 : DType::kFloat32, format, {rows, n, 8}};
+          CodedFixture product{machine, DType::kFloat32, format, {rows, n, 8}};
           std::fill(product.x.begin(), product.x.end(), 0.0f);
           for (int64_t row = 0; row < rows; ++row) product.x[static_cast<size_t>(row * 8 + column)] = 127.0f;
           for (int64_t code = 0; code < n; ++code) {
@@ -90,7 +89,7 @@ TEST(CodedKernels, DecodeEveryCodeExactly) {
           for (int64_t code = 0; code < n; ++code) {
             const uint8_t stored = product.w.codes[static_cast<size_t>(code * 8 + column)];
             ASSERT_EQ(found[static_cast<size_t>((rows - 1) * n + code)], 127.0f * code_value(format, stored))
-                << text << " " << code << " of column " << column << ", isa " << static_cast<int>(isa);
+                << text << " " << code << " of column " << column << ", isa " << static_cast<int>(machine.isa);
           }
         }
       }

@@ -167,9 +167,9 @@ inline std::vector<float> ExpertFixture::run(int workers, int rank) const {
       made.coded = {.n = rows.size(),
                     .groups = {.columns = of_k.size(), .leaf = std::max<int64_t>(block, 1), .width = format->group},
                     .format = *format,
-                    .dots = has_int8_rows ? DotKind::kBytes
-                            : pairs       ? DotKind::kPairs
-                                          : DotKind::kFloats,
+                    .dots = has_int8_rows                     ? DotKind::kBytes
+                            : format->kind == CodeKind::kE4M3 ? DotKind::kFloats
+                                                              : DotKind::kDigits,
                     .parts = experts.size()};
       made.memory = packed_codes_of(made.coded, floats);
     } else {

@@ -21,44 +21,42 @@ const std::vector<std::string> kFormats = {"q4g32.f16",    "q4g32z.bf16", "q4g16
 const std::vector<ProductShape> kShapes = {{1, 1, 1},   {1, 16, 7},    {2, 17, 33},    {3, 64, 64},
                                            {5, 65, 31}, {7, 100, 129}, {13, 130, 257}, {8, 33, 1100}};
 
-class LinearCoded : public ::testing::TestWithParam<CodedIsa> {
+class LinearCoded : public ::testing::TestWithParam<CodedMachine> {
  protected:
-  CodedIsa isa() const { return GetParam(); }
-  DotKind dots() const { return coded_kernels_of(isa()).dots; }
-  std::vector<WeightFormat> formats() const {
+  CodedMachine machine() const { return GetParam(); }
+  DotKind dots() const { return machine().dots; }
+  std::vector<WeightFormat> formats(const std::vector<std::string>& from = kFormats) const {
     std::vector<WeightFormat> all;
-    for (const std::string& text : kFormats) {
-      all.push_back(format_from(text));
-      if (dots() == DotKind::kBytes && all.back().kind == CodeKind::kE4M3) all.pop_back();
+    for (const std::string& text : from) {
+      const WeightFormat format = format_from(text);
+      if (multiplies(dots(), format)) all.push_back(format);
     }
     return all;
   }
-  /// The type of x that needs no conversion.
-  DType dtype() const { return dots() == DotKind::kPairs ? DType::kBFloat16 : DType::kFloat32; }
 };
 
-std::string name_of(const ::testing::TestParamInfo<CodedIsa>& test) {
-  return "isa" + std::to_string(static_cast<int>(test.param));
+std::string name_of(const ::testing::TestParamInfo<CodedMachine>& test) {
+  constexpr const char* kDots[] = {"floats", "bytes", "digits"};
+  return "isa" + std::to_string(static_cast<int>(test.param.isa)) + "_" + kDots[static_cast<int>(test.param.dots)];
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCoded, ::testing::ValuesIn(available_coded_isas()), name_of);
+INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCoded, ::testing::ValuesIn(coded_machines()), name_of);
 
-/// Over everything on this machine that multiplies bytes.
-class LinearCodedBytes : public LinearCoded {
- public:
-  static std::vector<CodedIsa> isas() {
-    std::vector<CodedIsa> isas = available_coded_isas();
-    std::erase_if(isas, [](CodedIsa isa) { return coded_kernels_of(isa).dots != DotKind::kBytes; });
-    return isas;
-  }
-};
+std::vector<CodedMachine> machines_with(DotKind dots) {
+  std::vector<CodedMachine> machines = coded_machines();
+  std::erase_if(machines, [dots](const CodedMachine& machine) { return machine.dots != dots; });
+  return machines;
+}
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCodedBytes, ::testing::ValuesIn(LinearCodedBytes::isas()), name_of);
+/// Over everything on this machine that multiplies rows in 8 bits.
+class LinearCodedBytes : public LinearCoded {};
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, LinearCodedBytes, ::testing::ValuesIn(machines_with(DotKind::kBytes)), name_of);
 
 TEST_P(LinearCoded, MultipliesEveryFormatAsDecodedWeights) {
   for (const WeightFormat& format : formats()) {
     for (const ProductShape& shape : kShapes) {
-      const CodedFixture product{isa(), dtype(), format, shape};
+      const CodedFixture product{machine(), DType::kFloat32, format, shape};
       const std::vector<float> found = product.run();
       for (int64_t row = 0; row < shape.rows; ++row) {
         const std::vector<double> x = product.row_of_x(row);
@@ -77,7 +75,7 @@ TEST_P(LinearCoded, MultipliesEveryFormatAsDecodedWeights) {
 TEST_P(LinearCoded, GivesARowTheSameBitsWhateverTheOtherRowsAndWorkers) {
   for (const WeightFormat& format : formats()) {
     for (const ProductShape& shape : {ProductShape{9, 100, 129}, ProductShape{4, 33, 1100}}) {
-      const CodedFixture product{isa(), dtype(), format, shape};
+      const CodedFixture product{machine(), DType::kFloat32, format, shape};
       const std::vector<float> together = product.run();
       for (int workers : {2, 7}) EXPECT_TRUE(same_bits(product.run(workers), together)) << workers;
       for (int64_t row = 0; row < shape.rows; ++row) {
@@ -92,9 +90,9 @@ TEST_P(LinearCoded, GivesARowTheSameBitsWhateverTheOtherRowsAndWorkers) {
 TEST_P(LinearCoded, GivesTheSameBitsWhereManyPanelsPassInOneCall) {
   // Five panels and two and a half strips; a plain sum, then ranks with two roots each, of leaves of two groups.
   const BlockSplit split{{0, 3, 7}};
-  for (const WeightFormat& format : {format_from("q4g16.f16"), format_from("q8g16"), format_from("q8g16z.bf16")}) {
+  for (const WeightFormat& format : formats({"q4g16.f16", "q8g16", "q8g16z.bf16", "e4m3g16"})) {
     for (const DType result : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      CodedFixture most{isa(), dtype(), format, {10, 5 * 64 + 40, 7 * 24}, 24};
+      CodedFixture most{machine(), DType::kFloat32, format, {10, 5 * 64 + 40, 7 * 24}, 24};
       most.result_type = result;
       if (result != DType::kFloat32) most.bias = random_numbers(most.shape.n, 3);
       for (int rank = -1; rank < 2; ++rank) {
@@ -145,8 +143,10 @@ TEST_P(LinearCoded, SumsBlocksToTheSameBitsAtEveryDegree) {
   };
   // The last leaf may be narrower, a leaf may be a group, many groups, or less than a line.
   for (const Case& c : {Case{9, 16, 144, "q4g16.f16"}, Case{7, 5, 33, "q4g4z"}, Case{5, 3, 15, "q8g32m"},
-                        Case{3, 1100, 2500, "e2m1g128.e8m0"}, Case{13, 1, 13, "q8g4"}, Case{4, 72, 280, "q4g32m"}}) {
-    const CodedFixture product{isa(), dtype(), format_from(c.format), {7, 33, c.k}, c.block};
+                        Case{3, 1100, 2500, "e2m1g128.e8m0"}, Case{13, 1, 13, "q8g4"}, Case{4, 72, 280, "q4g32m"},
+                        Case{4, 72, 280, "e4m3g32"}}) {
+    if (!multiplies(dots(), format_from(c.format))) continue;
+    const CodedFixture product{machine(), DType::kFloat32, format_from(c.format), {7, 33, c.k}, c.block};
     const std::vector<float> alone = sum_over_ranks(product, BlockSplit{{0, c.leaves}});
     for (int64_t cut = 0; cut <= c.leaves; ++cut) {
       EXPECT_TRUE(same_bits(sum_over_ranks(product, BlockSplit{{0, cut, c.leaves}}), alone))
@@ -158,9 +158,9 @@ TEST_P(LinearCoded, SumsBlocksToTheSameBitsAtEveryDegree) {
 
 /// As a stage in which each worker makes or takes all rows, arranges them for itself and has a share of both halves.
 TEST_P(LinearCoded, ArrangesRowsInEveryWorkerAloneWithTheSameBits) {
-  for (const char* format : {"q4g64.f16", "q4g64z"}) {
+  for (const WeightFormat& format : formats({"q4g64.f16", "q4g64z", "e4m3g64"})) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      CodedFixture product{isa(), dtype, format_from(format), {3, 2 * 80, 200}};
+      CodedFixture product{machine(), dtype, format, {3, 2 * 80, 200}};
       const auto& [rows, n, k] = product.shape;
       const std::vector<float> expected = product.run();
       const std::vector<std::byte> packed = packed_codes(product.packing(), product.w);
@@ -196,7 +196,7 @@ TEST_P(LinearCoded, ArrangesRowsInEveryWorkerAloneWithTheSameBits) {
 TEST_P(LinearCoded, MakesNanOfARowThatHoldsNoNumberAndOfNoOther) {
   for (const float odd : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const WeightFormat& format : formats()) {
-      CodedFixture product{isa(), dtype(), format, {8, 35, 77}};
+      CodedFixture product{machine(), DType::kFloat32, format, {8, 35, 77}};
       const std::vector<float> before = product.run();
       product.x[3 * 77 + 70] = odd;
       product.w.scales[static_cast<size_t>(5 * product.groups().count())] = std::numeric_limits<float>::quiet_NaN();
@@ -204,7 +204,7 @@ TEST_P(LinearCoded, MakesNanOfARowThatHoldsNoNumberAndOfNoOther) {
       for (int64_t row = 0; row < 8; ++row) {
         for (int64_t n = 0; n < 35; ++n) {
           const float found = after[static_cast<size_t>(row * 35 + n)];
-          const bool is_odd = row == 3 && (dots() == DotKind::kBytes || std::isnan(odd));
+          const bool is_odd = row == 3 && (has_bytes(dots()) || std::isnan(odd));
           if (is_odd || n == 5) {
             EXPECT_TRUE(std::isnan(found)) << to_string(format) << " " << row << "," << n;
           } else if (row != 3) {
@@ -219,7 +219,7 @@ TEST_P(LinearCoded, MakesNanOfARowThatHoldsNoNumberAndOfNoOther) {
 TEST_P(LinearCodedBytes, MultipliesEightBitsByEightAsDefinedToTheBit) {
   for (const ProductShape& shape : kShapes) {
     for (const int64_t group : {4, 32, 128, 1024}) {
-      const CodedFixture product{isa(), DType::kFloat32, {.bits = 8, .group = group}, shape};
+      const CodedFixture product{machine(), DType::kFloat32, {.bits = 8, .group = group}, shape};
       const std::vector<float> found = product.run();
       for (int64_t row = 0; row < shape.rows; ++row) {
         for (int64_t n = 0; n < shape.n; n += 3) {
@@ -235,7 +235,7 @@ TEST_P(LinearCodedBytes, MultipliesEightBitsByEightAsDefinedToTheBit) {
             }
             const auto at = static_cast<size_t>(n * product.groups().count() + g);
             const float scaled = static_cast<float>(dot) * product.w.scales[at];
-            sum = isa() == CodedIsa::kBytesPortable ? scaled * x_scale + sum : std::fma(scaled, x_scale, sum);
+            sum = machine().isa == CodedIsa::kBytesPortable ? scaled * x_scale + sum : std::fma(scaled, x_scale, sum);
           }
           ASSERT_EQ(found[static_cast<size_t>(row * shape.n + n)], sum)
               << shape.rows << "x" << shape.n << "x" << shape.k;
@@ -250,7 +250,8 @@ TEST_P(LinearCodedBytes, SumsTheLargestProductsExactly) {
   for (const float of_x : {1.0f, -1.0f}) {
     for (const uint8_t code : {uint8_t{0}, uint8_t{1}, uint8_t{128}, uint8_t{255}}) {
       for (const int64_t rows : {1, 2, 3}) {
-        CodedFixture product{isa(), DType::kFloat32, {.bits = 8, .group = kMostInt8Group}, {rows, 16, kMostInt8Group}};
+        CodedFixture product{
+            machine(), DType::kFloat32, {.bits = 8, .group = kMostInt8Group}, {rows, 16, kMostInt8Group}};
         std::fill(product.x.begin(), product.x.end(), of_x);
         std::fill(product.w.codes.begin(), product.w.codes.end(), code);
         std::fill(product.w.scales.begin(), product.w.scales.end(), 127.0f);
@@ -268,7 +269,7 @@ TEST_P(LinearCodedBytes, QuantisesRowsAsDefined) {
     for (float& value : values) value = value * 3.7f + 0.01f;
     std::vector<int8_t> expected(static_cast<size_t>(count)), found(static_cast<size_t>(count + 3) / 4 * 4, 77);
     const float scale = to_int8(values.data(), count, expected.data());
-    const Int8Group group = coded_kernels_of(isa()).quantise(values.data(), count, found.data());
+    const Int8Group group = coded_kernels_of(machine().isa).quantise(values.data(), count, found.data());
     EXPECT_EQ(group.scale, scale);
     expected.resize(found.size(), 0);
     EXPECT_EQ(found, expected) << count;
@@ -279,15 +280,43 @@ TEST_P(LinearCodedBytes, QuantisesRowsAsDefined) {
 }
 
 TEST(LinearCodedKernels, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused) {
-  for (const char* format : {"q4g32z.f16", "q8g64", "e2m1g32.e8m0", "q8g32m.bf16"}) {
-    for (const int64_t rows : {1, 7, 37}) {
-      std::vector<float> first;
-      for (const CodedIsa isa : LinearCodedBytes::isas()) {
-        if (isa == CodedIsa::kBytesPortable) continue;
-        const std::vector<float> found = CodedFixture{isa, DType::kFloat32, format_from(format), {rows, 65, 300}}.run();
-        if (first.empty()) first = found;
-        EXPECT_TRUE(same_bits(found, first)) << format << " " << static_cast<int>(isa) << ", " << rows << " rows";
+  for (const DotKind dots : {DotKind::kBytes, DotKind::kDigits}) {
+    for (const char* format : {"q4g32z.f16", "q8g64", "e2m1g32.e8m0", "q8g32m.bf16"}) {
+      for (const int64_t rows : {1, 7, 37}) {
+        std::vector<float> first;
+        for (const CodedMachine& machine : machines_with(dots)) {
+          if (machine.isa == CodedIsa::kBytesPortable) continue;
+          const std::vector<float> found =
+              CodedFixture{machine, DType::kFloat32, format_from(format), {rows, 65, 300}}.run();
+          if (first.empty()) first = found;
+          EXPECT_TRUE(same_bits(found, first)) << format << " " << static_cast<int>(machine.isa) << ", " << rows;
+        }
       }
+    }
+  }
+}
+
+TEST(LinearCodedKernels, KeepTheBitsOfBFloat16InDigits) {
+  for (const CodedMachine& machine : machines_with(DotKind::kDigits)) {
+    const CodedKernels& kernels = coded_kernels_of(machine.isa);
+    for (int64_t count : {1, 5, 16, 33, 130}) {
+      std::vector<float> values = random_numbers(count, static_cast<uint32_t>(count));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = std::ldexp(values[i], -static_cast<int>(i % 14));
+      values[0] = -1.0f;
+      const int64_t stride = (count + 3) / 4 * 4;
+      std::vector<int8_t> digits(static_cast<size_t>(3 * stride), 77);
+      const float magnitude = kernels.magnitude(values.data(), count);
+      EXPECT_EQ(magnitude, 1.0f);
+      const DigitGroup made = kernels.to_digits(values.data(), count, magnitude, digits.data(), stride);
+      int32_t sums[3] = {};
+      for (int64_t i = 0; i < stride; ++i) {
+        const auto digit = [&](int64_t which) { return int32_t{digits[static_cast<size_t>(which * stride + i)]}; };
+        const int32_t whole = (digit(0) * 254 + digit(1)) * 254 + digit(2);
+        for (int64_t which = 0; which < 3; ++which) EXPECT_NE(digit(which), -128);
+        EXPECT_EQ(made.scale * static_cast<float>(whole), i < count ? values[static_cast<size_t>(i)] : 0.0f) << i;
+        for (int64_t which = 0; which < 3; ++which) sums[which] += digit(which);
+      }
+      for (int which = 0; which < 3; ++which) EXPECT_EQ(made.sums[which], sums[which]);
     }
   }
 }
