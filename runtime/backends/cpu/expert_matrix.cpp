@@ -108,6 +108,7 @@ void ExpertMatrix::sum_few(const Kernels& kernels, const ExpertTile& tile, std::
   call.end = segments.data() + groups.size();
   call.stack = sums;
   call.result.dst = reinterpret_cast<std::byte*>(sums);  // without a root there is no result
+  call.stream_prefetch = stream_prefetch();
   coded_kernels_for(kernels.isa, packing.dots).few_rows(call);
 }
 

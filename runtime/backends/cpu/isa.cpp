@@ -62,4 +62,12 @@ std::vector<Isa> available_isas() {
 
 Isa best_isa() { return available_isas().back(); }
 
+StreamPrefetch stream_prefetch(StreamPrefetch otherwise) {
+  static const bool is_intel = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_is("intel") != 0;
+  }();
+  return is_intel ? StreamPrefetch{.far = 12288, .near = 2048} : otherwise;
+}
+
 }  // namespace lockstep::cpu

@@ -1,6 +1,7 @@
 // The instruction sets of the kernels, and the choice between them at run time.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -31,5 +32,15 @@ std::vector<Isa> available_isas();
 
 /// The most capable of them.
 Isa best_isa();
+
+/// How far ahead of its reads a stream of weights is prefetched, in bytes; 0: not by the program.
+struct StreamPrefetch {
+  int64_t far = 0;   // into the second-level cache
+  int64_t near = 0;  // into the first-level cache
+};
+
+/// What suits this machine: Intel's cores read a single stream slowly by their own prefetchers; on others (Zen 4) those
+/// do better than ours (docs/performance.md), and `otherwise` stands. Never changes a result.
+StreamPrefetch stream_prefetch(StreamPrefetch otherwise = {});
 
 }  // namespace lockstep::cpu

@@ -90,6 +90,7 @@ Product product_of(const Packing& packing, const std::byte* weights, int64_t pan
   product.weight_stride = packing.step_stride(panel);
   product.sums_stride = kPanel;
   product.strips = static_cast<int>(strips.end - strips.begin);
+  product.stream_prefetch = stream_prefetch({.far = 4096, .near = 4096});
   return product;
 }
 
@@ -311,6 +312,7 @@ FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, const std::byte*
   call.root_stride = result.plane_stride();
   call.rows = static_cast<int>(x.used_rows());
   call.strips = whole.strips;
+  call.stream_prefetch = stream_prefetch();
   return call;
 }
 

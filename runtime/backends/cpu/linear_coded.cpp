@@ -154,6 +154,7 @@ void CodedLinearTask::stream(Strips strips, const std::byte* arranged, float* st
     call.root_stride = result.plane_stride();
     call.panels = panels;
     call.panel_stride = weight.packing.panel_offset(1);
+    call.stream_prefetch = stream_prefetch();
     coded_->few_rows(call);
   });
 }

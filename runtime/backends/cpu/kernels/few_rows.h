@@ -11,10 +11,10 @@
 //   end of a root   a, rounded, is stored as the result, and the stream goes on with the next panel
 //
 // Up to seven rows keep their accumulators in registers. With eight rows those of the last strip stay in the
-// first-level cache, which is faster than reading the weights twice. Streams that are limited only by memory have no
-// prefetch, because the core's own prefetcher does better. With eight rows a core waiting for a line computes nothing,
-// so each line is prefetched well ahead into the second-level cache (docs/performance.md). Included by the isa_*.cpp
-// files after lanes.h.
+// first-level cache, which is faster than reading the weights twice. One or two rows are limited only by memory, and
+// prefetch on machines where that helps (isa.h). With eight rows a core waiting for a line computes nothing, so each
+// line is prefetched well ahead into the second-level cache (docs/performance.md). Included by the isa_*.cpp files
+// after lanes.h.
 #pragma once
 
 #include "runtime/backends/cpu/kernels/product.h"
@@ -22,10 +22,8 @@
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
-constexpr int64_t kLine = 64;
 // The prefetch distance for eight rows, into the second-level cache.
 constexpr int64_t kFarBytes = 16384;
-constexpr int kToFirstLevel = 3, kToSecondLevel = 2;  // cache levels, in the encoding of __builtin_prefetch
 
 /// The accumulators of R rows times V strips.
 template <int R, int V>
@@ -40,11 +38,13 @@ LOCKSTEP_LANES_INLINE void add_segment(const FewRows& p, const std::byte* w, con
   w += segment.begin * p.weight_stride;
   const std::byte* x = p.x + segment.begin * static_cast<int64_t>(sizeof(typename Kind::X));
   const std::byte* ahead = w + p.ahead + segment.steps * p.ahead_offset;
+  const StreamPrefetch stream_prefetch = p.stream_prefetch;
   for (int64_t step = 0; step < segment.steps; ++step) {
     typename Kind::Vector weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
     if constexpr (kAhead) __builtin_prefetch(ahead, 0, kAheadLevel);
+    if (R <= 2 && stream_prefetch.far != 0) prefetch_stream<V * Kind::kStepBytes>(w, stream_prefetch);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       if (kAsksFar && r % 2 == 0) __builtin_prefetch(w + kFarBytes + r / 2 * kLine, 0, kToSecondLevel);

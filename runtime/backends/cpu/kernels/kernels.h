@@ -41,6 +41,7 @@ struct Product {
   const int32_t* places = nullptr;   // [rows]
   int rows = 0;                      // 1 … kTileRows
   int strips = 0;                    // 1 … kPanelStrips
+  StreamPrefetch stream_prefetch;    // of one or two rows
 };
 using ProductFunction = void (*)(const Product&);
 
@@ -73,7 +74,8 @@ struct PanelStream {
   TileResult result;        // of root 0: all columns from the first panel on; without `sums` and `rows`
   int64_t root_stride = 0;  // bytes between the results of roots
   int64_t panels = 1;
-  int64_t panel_stride = 0;  // bytes between the weights of panels
+  int64_t panel_stride = 0;        // bytes between the weights of panels
+  StreamPrefetch stream_prefetch;  // of one or two rows; may reach beyond the end
 };
 
 /// Segments in order for few rows, equivalent to single calls of `product` and merges.

@@ -4,12 +4,10 @@
 
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
+#include "runtime/backends/cpu/kernels/prefetch.h"
 #include "runtime/backends/cpu/kernels/row_sums.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
-
-/// The prefetch distance of a single stream of weights; may reach beyond its end.
-constexpr int64_t kPrefetchBytes = 4096;
 
 /// Weights of type T, one column of x per step.
 template <typename T>
@@ -49,13 +47,12 @@ LOCKSTEP_LANES_INLINE void add_steps(const Product& p, const std::byte* w, const
   if constexpr (Kind::kIsTiled) return Kind::template add_steps<R, V>(p, w, x, steps, sums);
   const int64_t x_stride = p.x_stride;
   const int64_t weight_stride = p.weight_stride;
+  const StreamPrefetch ahead = p.stream_prefetch;
   for (int64_t step = 0; step < steps; ++step) {
     typename Kind::Vector weights[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) weights[v] = Kind::weights(w + v * Kind::kStepBytes);
-    if constexpr (R <= 2) {  // with more rows the core is busy enough, and its own prefetcher does better
-      for (int line = 0; line < V * Kind::kStepBytes; line += 64) __builtin_prefetch(w + kPrefetchBytes + line);
-    }
+    if (R <= 2 && ahead.far != 0) prefetch_stream<V * Kind::kStepBytes>(w, ahead);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const typename Kind::Vector broadcast = Kind::broadcast(x + r * x_stride);

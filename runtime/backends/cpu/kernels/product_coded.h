@@ -8,6 +8,7 @@
 #include "runtime/backends/cpu/kernels/dots_floats.h"
 #endif
 #include "runtime/backends/cpu/kernels/coded.h"
+#include "runtime/backends/cpu/kernels/prefetch.h"
 #include "runtime/backends/cpu/kernels/row_sums.h"
 #include "runtime/backends/cpu/kernels/words.h"
 
@@ -72,14 +73,14 @@ struct GroupEnd {
         bytes(w.panel_strips * kStrip * (w.scale_bytes() + w.offset_bytes())) {}
 };
 
-/// The prefetch distances of codes, into the second- and the first-level cache: their arithmetic takes so long that the
-/// core's own prefetchers are not far enough ahead. May reach beyond their end.
-constexpr int64_t kFarAheadBytes = 12288, kNearAheadBytes = 2048;
+/// The prefetch distance while codes are expanded; may reach beyond their end.
+constexpr int64_t kExpandedAheadBytes = 2048;
 
 /// Adds the lines of one group, in codes, to the sums of R rows of integers and V strips.
 template <int R, int V, typename Code>
 LOCKSTEP_LANES_INLINE void add_lines(const Code& code, const CodedWeights& w, const std::byte* line, int64_t lines,
-                                     const std::byte* x, int64_t x_stride, Dots::Sum (&sums)[V][R]) {
+                                     const std::byte* x, int64_t x_stride, const StreamPrefetch& ahead,
+                                     Dots::Sum (&sums)[V][R]) {
   const int64_t stride = w.panel_strips * int64_t{kLineBytes};
   line += w.first_strip * kLineBytes;
   for (int64_t i = 0; i < lines; ++i, line += stride, x += Code::kSteps * 4) {
@@ -87,8 +88,7 @@ LOCKSTEP_LANES_INLINE void add_lines(const Code& code, const CodedWeights& w, co
     for (int v = 0; v < V; ++v) {
       Words steps[Code::kSteps];
       code.steps(line + v * kLineBytes, steps);
-      __builtin_prefetch(line + v * kLineBytes + kFarAheadBytes, 0, 2);
-      __builtin_prefetch(line + v * kLineBytes + kNearAheadBytes);
+      if (ahead.far != 0) prefetch_stream<kLineBytes>(line + v * kLineBytes, ahead);
 #pragma GCC unroll 4
       for (int s = 0; s < Code::kSteps; ++s) {
         const auto step = Dots::step_of(steps[s]);
@@ -131,8 +131,10 @@ LOCKSTEP_LANES_INLINE void end_group(const Dots::Rule& rule, const ArrangedRows&
 
 template <int R, int D, int V, typename Code>
 LOCKSTEP_LANES_INLINE void add_coded_groups(const Code& code, const CodedWeights& w, const GroupEnd& end,
-                                            const ArrangedRows& x, const CodedSegment& leaf, GroupSums<R, D, V>& sums,
+                                            const CodedFewRows& p, const CodedSegment& leaf, GroupSums<R, D, V>& sums,
                                             float* top) {
+  const ArrangedRows& x = p.x;
+  const StreamPrefetch ahead = p.stream_prefetch;
   const Dots::Rule rule(w.format, w.dots);
   const WeightFormat format = w.format;
   const DotKind kind = w.dots;
@@ -143,7 +145,7 @@ LOCKSTEP_LANES_INLINE void add_coded_groups(const Code& code, const CodedWeights
     const int64_t lines = i + 1 < leaf.groups ? w.group_lines : leaf.last_lines, group = leaf.first_group + i;
     Dots::Sum dots[V][R * D];
     open_group<R * D, V>(rule, x, group, dots);
-    add_lines<R * D, V>(code, w, at, lines, steps, x.stride, dots);
+    add_lines<R * D, V>(code, w, at, lines, steps, x.stride, ahead, dots);
     at += lines * line_bytes;
     Lanes scales[V];
     load_scales<V>(format.scale, at + end.scales, scales);
@@ -172,7 +174,7 @@ static void few_coded_rows(const CodedFewRows& p, const Code& code) {
       } else {
         sums.resume(top);
       }
-      add_coded_groups<R, D, V>(code, of_panel, end, p.x, *leaf, sums, top);
+      add_coded_groups<R, D, V>(code, of_panel, end, p, *leaf, sums, top);
       sums.end_leaf(p, panel, leaf->merges, leaf->root, top);
     }
   }
@@ -226,7 +228,7 @@ LOCKSTEP_LANES_INLINE void expand_lines(const Code& code, const CodedWeights& w,
       Words steps[Code::kSteps];
       const std::byte* const codes = at + (w.first_strip + v) * kLineBytes;
       code.steps(codes, steps);
-      __builtin_prefetch(codes + kNearAheadBytes);
+      __builtin_prefetch(codes + kExpandedAheadBytes);
 #pragma GCC unroll 8
       for (int s = 0; s < Code::kSteps; ++s) store_words(to + s * stride + v * kLineBytes, steps[s]);
     }
