@@ -174,14 +174,20 @@ Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::s
                       spec.model_type, found, remedy)};
 }
 
+/// Whether the checkpoint defines how inputs of some products are rounded.
+bool rounds_inputs(const checkpoint::ModelSpec& spec) {
+  const auto is_fixed = [](const std::optional<checkpoint::MatrixFormat>& format) {
+    return format && checkpoint::is_fixed(format->activations);
+  };
+  return is_fixed(spec.formats.usual) ||
+         std::ranges::any_of(spec.formats.exceptions, [&](const auto& e) { return is_fixed(e.format); });
+}
+
 /// Checks that the backend has the products of the model's matrices in codes.
 Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeights backend) {
-  const auto quantises_otherwise = [](const std::optional<checkpoint::MatrixFormat>& format) {
-    return format && format->activations > checkpoint::ActivationFormat::kInt8ByGroup;
-  };
-  const auto of_exception = [&](const auto& exception) { return quantises_otherwise(exception.format); };
-  if (quantises_otherwise(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, of_exception)) {
-    return no_codes(spec, fmt::format("{} weights, whose activations are quantised", weights_in_words(spec)),
+  if (spec.experts > 0 && rounds_inputs(spec)) {
+    return no_codes(spec,
+                    fmt::format("experts with {} weights, whose activations are quantised", weights_in_words(spec)),
                     "add --activations elements to multiply them as they are");
   }
   if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
@@ -225,6 +231,13 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   const int64_t slots = options.slots.value_or(kDefaultSlots);
   LOCKSTEP_TRY(DividedModel divided, divide_model(options.partition, own.spec, ranks, slots));
   own.partition = std::move(divided.partition);
+  if (own.partition.gathers_key_values() && rounds_inputs(own.spec)) {
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("[engine] --gqa: found {}, expected heads or replicated: {} weights round the inputs of k and "
+                    "v separately",
+                    name_of(options.partition.gqa), weights_in_words(own.spec))};
+  }
   if (!divided.warning.empty()) plan.warnings.push_back(divided.warning);
   LOCKSTEP_TRY(const int64_t capacity, capacity_of(model, options));
   LOCKSTEP_TRY(own.shard, shard_options(options, model.dtype(), slots, capacity));

@@ -85,8 +85,7 @@ Result<void> set_weights(ModelSpec& spec, const MatrixFormat& format) {
 }
 
 bool are_fixed(const std::optional<MatrixFormat>& format) {
-  return format && format->activations != ActivationFormat::kElements &&
-         format->activations != ActivationFormat::kInt8ByGroup;
+  return format && checkpoint::is_fixed(format->activations);
 }
 
 /// Activations of every matrix in codes: as they are, or in 8 bits where the checkpoint leaves the choice.

@@ -322,6 +322,8 @@ class CopyWriter {
                        {"block_structure", nullptr}};
     Json ignore = Json::array();
     for (const std::string& module : copy_.kept) ignore.push_back(module);
+    // A head that is tied to the embeddings is not among the tensors, but other readers look for its module.
+    if (std::ranges::count(copy_.kept, "lm_head") == 0) ignore.push_back("lm_head");
     config["quantization_config"] = {{"quant_method", "compressed-tensors"},
                                      {"format", "pack-quantized"},
                                      {"quantization_status", "compressed"},

@@ -26,6 +26,11 @@ enum class ActivationFormat : uint8_t {
   kE4M3ByGroup,   // e4m3 and a scale for every 128 columns of a token
 };
 
+/// Whether the checkpoint defines how the input is rounded, instead of leaving it to whoever serves it.
+constexpr bool is_fixed(ActivationFormat format) {
+  return format != ActivationFormat::kElements && format != ActivationFormat::kInt8ByGroup;
+}
+
 /// "elements", "int8-group", "int8-token", "e4m3-token", "e4m3-tensor", "e4m3-group".
 std::string_view to_string(ActivationFormat format);
 

@@ -123,6 +123,15 @@ ValueId GraphBuilder::cut_off(ValueId x, double deviations) {
   return add_result(Op::kCutOff, {x}, {{"deviations", deviations}});
 }
 
+ValueId GraphBuilder::fake_quantise(ValueId x, std::string_view codes, std::optional<int64_t> group,
+                                    std::optional<ValueId> scale) {
+  std::vector<ValueId> operands{x};
+  if (scale) operands.push_back(*scale);
+  Attributes attributes{{"codes", std::string(codes)}};
+  if (group) attributes.emplace("group", *group);
+  return add_result(Op::kFakeQuantise, std::move(operands), std::move(attributes));
+}
+
 ValueId GraphBuilder::match_magnitude(ValueId x, ValueId like, double least) {
   return add_result(Op::kMatchMagnitude, {x, like}, {{"least", least}});
 }

@@ -121,6 +121,10 @@ class GraphBuilder {
   ValueId match_magnitude(ValueId x, ValueId like, double least);
   /// Σ (factors[:, first + i] + offset) · terms[i] for at most `kMostTerms` terms.
   ValueId weighted_sum(ValueId factors, int64_t first, const std::vector<ValueId>& terms, double offset = 0.0);
+  /// f32[R, N]: x rounded to codes "int8" or "e4m3" times a scale: of each row, of every `group` columns of it, or the
+  /// given one.
+  ValueId fake_quantise(ValueId x, std::string_view codes, std::optional<int64_t> group = std::nullopt,
+                        std::optional<ValueId> scale = std::nullopt);
   /// Applies RMS norm to each of `heads` groups of columns; the factor is the weight (1 without one) plus the offset.
   /// An offset, even of 0, means that only the product with the factor is rounded.
   ValueId rms_norm(ValueId x, std::optional<ValueId> weight, double epsilon, int64_t heads = 1,

@@ -50,6 +50,7 @@ enum class Op {
   kCutOff,
   kMatchMagnitude,
   kWeightedSum,
+  kFakeQuantise,
   kRmsNorm,
   kLayerNorm,
   kRope,

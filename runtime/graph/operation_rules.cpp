@@ -198,6 +198,15 @@ Result<void> check_weighted_sum(OperationUse& use) {
   return attribute_misfit("first", first, fmt::format("{} of {} factors", terms, factors));
 }
 
+Result<void> check_fake_quantise(OperationUse& use) {
+  LOCKSTEP_TRY_VOID(check_one_of(use, "codes", {"int8", "e4m3"}));
+  if (!use.node.has("group")) return ok();
+  const int64_t group = use.node.integer("group");
+  if (group <= 0) return attribute_misfit("group", group, "above 0");
+  if (use.node.operands.size() > 1) return attribute_misfit("group", group, "none beside a scale");
+  return ok();
+}
+
 Result<void> check_multiply(OperationUse& use) {
   if (use.graph.value(use.node.operands[1]).type.shape.rank() != 1) return ok();
   const int64_t factors = use.symbols.size("M"), columns = use.symbols.size("N");

@@ -18,6 +18,7 @@ Result<void> check_join_heads(OperationUse& use);
 Result<void> check_lookup(OperationUse& use);
 Result<void> check_match_magnitude(OperationUse& use);
 Result<void> check_weighted_sum(OperationUse& use);
+Result<void> check_fake_quantise(OperationUse& use);
 Result<void> check_multiply(OperationUse& use);
 Result<void> check_rms_norm(OperationUse& use);
 Result<void> check_layer_norm(OperationUse& use);

@@ -25,6 +25,7 @@ bool keeps_rows(Op op) {
     case Op::kCutOff:
     case Op::kMatchMagnitude:
     case Op::kWeightedSum:
+    case Op::kFakeQuantise:
     case Op::kRmsNorm:
     case Op::kLayerNorm:
     case Op::kRope:

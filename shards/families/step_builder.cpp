@@ -100,10 +100,19 @@ std::optional<WeightFormat> StepBuilder::format_of(const std::vector<graph::Weig
   return are_equal ? first : std::nullopt;
 }
 
+checkpoint::ActivationFormat StepBuilder::activation_format_of(const std::string& tensor) const {
+  const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
+  return stored ? stored->activations : checkpoint::ActivationFormat::kElements;
+}
+
+DType StepBuilder::product_type(const std::string& tensor) const {
+  return checkpoint::is_fixed(activation_format_of(tensor)) ? DType::kFloat32 : shape_.dtype;
+}
+
 ValueId StepBuilder::matrix(const std::string& name, const Shape& whole, std::vector<Range> ranges,
                             std::optional<int64_t> leaf) {
   tensors_.emplace(name, whole);
-  const TensorType type{shape_.dtype, {ranges[0].size(), ranges[1].size()}};
+  const TensorType type{product_type(name), {ranges[0].size(), ranges[1].size()}};
   return graph_.weight(name, type, {{name, std::move(ranges)}}, format_of(name, whole[1], leaf));
 }
 
@@ -192,32 +201,71 @@ ValueId StepBuilder::scale_layer(ValueId x, int64_t layer) {
   return graph_.multiply(x, whole_weight(fmt::format("model.layers.{}.layer_scalar", layer), {1}));
 }
 
-graph::Activations StepBuilder::activations_of(ValueId weight) const {
+std::string StepBuilder::tensor_of(ValueId weight) const {
   const graph::Value& value = graph_.value(weight);
-  if (!value.format) return graph::Activations::kAsTheyAre;
-  const auto stored = spec_.formats.of(value.name == "lm_head.weight" ? value.name : value.slices.front().tensor);
-  LOCKSTEP_CHECK(stored.has_value(), value.name);
-  return stored->activations == checkpoint::ActivationFormat::kInt8ByGroup ? graph::Activations::kInt8
-                                                                           : graph::Activations::kAsTheyAre;
+  return value.name == "lm_head.weight" ? value.name : value.slices.front().tensor;
+}
+
+graph::Activations StepBuilder::activations_of(ValueId weight) const {
+  const bool is_int8 = graph_.value(weight).format &&
+                       activation_format_of(tensor_of(weight)) == checkpoint::ActivationFormat::kInt8ByGroup;
+  return is_int8 ? graph::Activations::kInt8 : graph::Activations::kAsTheyAre;
+}
+
+ValueId StepBuilder::rounded_for(ValueId x, const std::string& tensor) {
+  using Format = checkpoint::ActivationFormat;
+  const Format format = activation_format_of(tensor);
+  if (!checkpoint::is_fixed(format)) return x;
+  std::optional<ValueId> scale;
+  if (format == Format::kE4M3ByTensor) {
+    scale = float_weight(tensor.substr(0, tensor.rfind('.')) + ".input_scale", {1});
+  }
+  std::optional<int64_t> group;
+  if (format == Format::kE4M3ByGroup) group = checkpoint::kE4M3GroupColumns;
+  const auto key = std::tuple(x.value, format, scale ? std::optional(scale->value) : std::nullopt);
+  if (const auto found = rounded_.find(key); found != rounded_.end()) return found->second;
+  const ValueId made = graph_.fake_quantise(x, format == Format::kInt8ByToken ? "int8" : "e4m3", group, scale);
+  return rounded_.emplace(key, made).first->second;
+}
+
+ValueId StepBuilder::rounded_columns_for(ValueId x, const std::string& tensor, Range columns, int64_t whole,
+                                         const BlockSplit& blocks, int64_t block) {
+  const checkpoint::ActivationFormat format = activation_format_of(tensor);
+  const bool has_scale = !checkpoint::is_fixed(format) || format == checkpoint::ActivationFormat::kE4M3ByTensor;
+  if (has_scale || partition_.ranks() == 1) return rounded_for(x, tensor);
+  std::vector<int64_t> parts;
+  for (int rank = 0; rank < blocks.ranks(); ++rank) {
+    const Range leaves = blocks.range_of(rank);
+    parts.push_back(std::min(leaves.end * block, whole) - std::min(leaves.begin * block, whole));
+  }
+  return graph_.columns(rounded_for(gathered(x, std::move(parts)), tensor), columns);
 }
 
 ValueId StepBuilder::product(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result) {
-  return graph_.linear(x, weight, bias, result, activations_of(weight));
+  const ValueId read = rounded_for(x, tensor_of(weight));
+  return graph_.linear(read, weight, bias, result.value_or(shape_.dtype), activations_of(weight));
+}
+
+ValueId StepBuilder::bias_rows(const std::string& name, int64_t whole, Range rows) {
+  tensors_.emplace(name + ".bias", Shape{whole});
+  const TensorType type{product_type(name + ".weight"), {rows.size()}};
+  return graph_.weight(name + ".bias", type, {{name + ".bias", {rows}}});
 }
 
 ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range rows, const Shape& whole, Bias bias) {
   const ValueId weights = matrix(name + ".weight", whole, {rows, {0, whole[1]}});
-  std::optional<ValueId> bias_rows;
-  if (bias == Bias::kPresent) bias_rows = weight(name + ".bias", {whole[0]}, {rows});
-  return product(x, weights, bias_rows);
+  std::optional<ValueId> added;
+  if (bias == Bias::kPresent) added = bias_rows(name, whole[0], rows);
+  return product(x, weights, added);
 }
 
 StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& name, Range columns, const Shape& whole,
                                                const BlockSplit& blocks, int64_t block, Bias bias) {
   const ValueId weights = matrix(name + ".weight", whole, {{0, whole[0]}, columns}, block);
+  const ValueId read = rounded_columns_for(x, name + ".weight", columns, whole[1], blocks, block);
   const BlockSplit& split = sums_by_rank() ? rank_blocks_ : blocks;
   const int64_t leaf = sums_by_rank() ? columns.size() : block;
-  return {graph_.linear_blocks(x, weights, split, leaf, activations_of(weights)), &split,
+  return {graph_.linear_blocks(read, weights, split, leaf, activations_of(weights)), &split,
           bias == Bias::kPresent ? name + ".bias" : ""};
 }
 
@@ -268,8 +316,8 @@ ValueId StepBuilder::head_matrix(const std::string& name, Range rows) {
   const bool has_own_format = spec_.tied_embeddings && !spec_.formats.table && spec_.formats.of("lm_head.weight");
   if (!has_own_format) return matrix(name, whole, {rows, {0, whole[1]}});
   tensors_.emplace(name, whole);
-  return graph_.weight("lm_head.weight", {shape_.dtype, {rows.size(), whole[1]}}, {{name, {rows, {0, whole[1]}}}},
-                       format_of("lm_head.weight", whole[1]));
+  return graph_.weight("lm_head.weight", {product_type("lm_head.weight"), {rows.size(), whole[1]}},
+                       {{name, {rows, {0, whole[1]}}}}, format_of("lm_head.weight", whole[1]));
 }
 
 /// f32[R, own vocabulary rows].
@@ -278,7 +326,7 @@ ValueId StepBuilder::own_logits(ValueId hidden) {
   const std::string name = spec_.tied_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const ValueId weights = head_matrix(name, rows);
   std::optional<ValueId> bias;
-  if (spec_.head_bias) bias = weight("lm_head.bias", {spec_.vocabulary}, {rows});
+  if (spec_.head_bias) bias = bias_rows("lm_head", spec_.vocabulary, rows);
   ValueId logits = product(hidden, weights, bias, DType::kFloat32);
   if (spec_.logit_scale != 1.0) logits = graph_.scale(logits, spec_.logit_scale);
   return spec_.logit_soft_cap > 0 ? graph_.soft_cap(logits, spec_.logit_soft_cap) : logits;

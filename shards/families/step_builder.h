@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,20 @@ class StepBuilder {
   /// The format of several slices, of one or more tensors; empty if they have not all the same.
   std::optional<WeightFormat> format_of(const std::vector<graph::WeightSlice>& slices,
                                         std::optional<int64_t> leaf = std::nullopt) const;
+  checkpoint::ActivationFormat activation_format_of(const std::string& tensor) const;
+  /// The type of a matrix and its bias: float32 where the product reads codes times their scale.
+  DType product_type(const std::string& tensor) const;
+  /// The tensor that decides how a product reads its input.
+  std::string tensor_of(graph::ValueId weight) const;
   graph::Activations activations_of(graph::ValueId weight) const;
+  /// x as a product with `tensor` reads it: rounded if the checkpoint says so. One value for all products that round
+  /// alike.
+  graph::ValueId rounded_for(graph::ValueId x, const std::string& tensor);
+  /// The same of this rank's columns of x, with the scales of all ranks' columns; parameters as in `row_parallel`.
+  graph::ValueId rounded_columns_for(graph::ValueId x, const std::string& tensor, Range columns, int64_t whole,
+                                     const BlockSplit& blocks, int64_t block);
+  /// Rows `rows` of the bias of column-parallel products.
+  graph::ValueId bias_rows(const std::string& name, int64_t whole, Range rows);
   /// x · wᵀ (+ bias), w with elements or in codes.
   graph::ValueId product(graph::ValueId x, graph::ValueId weight, std::optional<graph::ValueId> bias = std::nullopt,
                          std::optional<DType> result = std::nullopt);
@@ -221,6 +235,8 @@ class StepBuilder {
   graph::ValueId ids_, slot_, position_;
   graph::ValueId cache_slot_;  // [T]: where the row's keys and values lie in this rank's caches, or −1
   std::optional<graph::ValueId> layer_inputs_;
+  /// By the value that is rounded, how, and the scale.
+  std::map<std::tuple<int32_t, checkpoint::ActivationFormat, std::optional<int32_t>>, graph::ValueId> rounded_;
   std::map<int64_t, graph::ValueId> positions_up_to_;  // by their bound
   graph::ValueId wanted_;  // [S]: the row whose next token slot s wants (in a verify step its first row), or −1
 };

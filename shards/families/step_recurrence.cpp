@@ -46,7 +46,8 @@ ValueId StepBuilder::stacked_matrix(const std::string& name, std::vector<std::pa
                                     int64_t columns) {
   Stack stack(std::move(parts), columns);
   const std::optional<WeightFormat> format = format_of(stack.slices);
-  return graph_.weight(name, {shape_.dtype, {stack.rows, columns}}, std::move(stack.slices), format);
+  const DType type = product_type(stack.slices.front().tensor);
+  return graph_.weight(name, {type, {stack.rows, columns}}, std::move(stack.slices), format);
 }
 
 ValueId StepBuilder::recurrent_state(int64_t layer, const std::string& name, DType dtype, std::vector<int64_t> dims) {

@@ -166,6 +166,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kJoinPartials: lower_join_partials(node); break;
     case Op::kCutOff:
     case Op::kMatchMagnitude:
+    case Op::kFakeQuantise:
     case Op::kRmsNorm:
     case Op::kLayerNorm: lower_rowwise(node); break;
     case Op::kRope: lower_rope(node); break;

@@ -94,6 +94,14 @@ Compiler::RowWork Compiler::row_work(const Node& node) const {
       match_magnitude(x.const_row(row), model.const_row(row), {dst, like.dtype}, like.columns, least);
     };
   }
+  if (node.op == graph::Op::kFakeQuantise) {
+    const FakeQuantisation how{.is_e4m3 = node.has("codes", "e4m3"),
+                               .group = node.integer_or("group", std::max<int64_t>(x.columns, 1)),
+                               .scale = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr};
+    return [=, fake_quantise = kernels_.fake_quantise](int64_t row, std::byte* dst) {
+      fake_quantise(x.const_row(row), reinterpret_cast<float*>(dst), like.columns, how);
+    };
+  }
   const double epsilon = node.number("epsilon");
   if (node.op == graph::Op::kLayerNorm) {
     const Tensor w = operand(node, 1);

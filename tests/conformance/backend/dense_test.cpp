@@ -197,6 +197,25 @@ TEST_P(DenseOperations, CutOffWhatIsBelowManyDeviations) {
   }
 }
 
+TEST_P(DenseOperations, RoundToCodesTimesAScale) {
+  if (backend().make(/*threads=*/1).value()->capabilities().coded_weights != device::CodedWeights::kAll) {
+    GTEST_SKIP() << "the backend has no products in codes";
+  }
+  for (const char* const codes : {"int8", "e4m3"}) {
+    for (const int64_t width : {1, 33, 300}) {
+      CaseBuilder b(header(/*rows=*/4));
+      const ValueId x = b.input("x", random({4, width}, 1, /*scale=*/3));
+      b.builder.output("by_row", b.builder.fake_quantise(x, codes));
+      b.builder.output("by_group", b.builder.fake_quantise(x, codes, 128));
+      // A scale so small that some are clamped.
+      const ValueId scale = b.builder.constant("scale", {codes == std::string("int8") ? 0.01f : 0.004f});
+      b.builder.output("by_scale", b.builder.fake_quantise(x, codes, std::nullopt, scale));
+      b.builder.output("zeros", b.builder.fake_quantise(b.builder.scale(x, 0.0), codes));
+      expect_case_conforms(std::move(b).finish());
+    }
+  }
+}
+
 TEST_P(DenseOperations, MatchTheMagnitudeOfOtherRows) {
   for (const int64_t width : {1, 8, 33, 576}) {
     for (const double least : {1e-5, 30.0}) {

@@ -230,6 +230,38 @@ void cut_off(Rank& rank, const graph::Node& node) {
   }
 }
 
+/// The number e4m3 next to `value`, of two as near the even one.
+double nearest_e4m3(double value) {
+  double nearest = 0;
+  for (int code = 0; code < 256; ++code) {
+    const double candidate = e4m3_value(static_cast<uint8_t>(code));
+    const double closer = std::abs(value - nearest) - std::abs(value - candidate);
+    if (closer > 0 || (closer == 0 && code % 2 == 0)) nearest = candidate;
+  }
+  return nearest;
+}
+
+void fake_quantise(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  Array& y = rank.result(node);
+  const bool is_e4m3 = node.has("codes", "e4m3");
+  const int64_t group = node.integer_or("group", x.columns());
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t i = 0; i < x.columns(); ++i) {
+      double largest = 0;
+      const int64_t begin = i / group * group;
+      for (int64_t k = begin; k < std::min(begin + group, x.columns()); ++k)
+        largest = std::max(largest, std::abs(x.at(r, k)));
+      const double most = is_e4m3 ? 448 : 127;
+      // In float32, so that rounding meets the same ties.
+      const float scale = node.operands.size() > 1 ? static_cast<float>(rank.operand(node, 1).v[0])
+                                                   : static_cast<float>(largest) / static_cast<float>(most);
+      const double code = std::clamp<double>(static_cast<float>(x.at(r, i)) / scale, -most, most);
+      y.at(r, i) = scale == 0 ? 0 : (is_e4m3 ? nearest_e4m3(code) : std::nearbyint(code)) * scale;
+    }
+  }
+}
+
 void match_magnitude(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);

@@ -63,6 +63,7 @@ void scale_rows(Rank& rank, const graph::Node& node);
 void scale_by_position(Rank& rank, const graph::Node& node);
 void soft_cap(Rank& rank, const graph::Node& node);
 void cut_off(Rank& rank, const graph::Node& node);
+void fake_quantise(Rank& rank, const graph::Node& node);
 void match_magnitude(Rank& rank, const graph::Node& node);
 void weighted_sum(Rank& rank, const graph::Node& node);
 void rms_norm(Rank& rank, const graph::Node& node);

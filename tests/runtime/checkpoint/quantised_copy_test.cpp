@@ -51,11 +51,11 @@ class QuantisedCopyTest : public ::testing::Test {
  protected:
   QuantisedCopyTest() { write(DType::kBFloat16, kConfig); }
 
-  void write(DType dtype, std::string_view config) const {
+  void write(DType dtype, std::string_view config, const std::vector<HashedTensor>& all = tensors()) const {
     std::filesystem::create_directories(src());
     write_text(src() / "config.json", config);
     write_text(src() / "tokenizer.json", "{}");
-    model::write_hashed_weights(src(), tensors(), {}, {.dtype = dtype});
+    model::write_hashed_weights(src(), all, {}, {.dtype = dtype});
   }
 
   std::filesystem::path src() const { return directory_.path() / "src"; }
@@ -138,6 +138,20 @@ TEST_F(QuantisedCopyTest, NamesTheFormatInTheConfig) {
   const auto ignored = quantisation["ignore"].get<std::vector<std::string>>();
   EXPECT_THAT(ignored, Contains("lm_head"));
   EXPECT_THAT(ignored, Not(Contains(kLayer + "mlp.down_proj")));
+}
+
+TEST_F(QuantisedCopyTest, LeavesATiedHeadAlone) {
+  std::vector<HashedTensor> tied = tensors();
+  tied.pop_back();
+  json config = json::parse(kConfig);
+  config["tie_word_embeddings"] = true;
+  std::filesystem::remove_all(src());
+  write(DType::kBFloat16, config.dump(), tied);
+  ASSERT_TRUE(write_quantised_copy(src(), dst(), {}).has_value());
+  std::ifstream file(dst() / "config.json");
+  const json ignored = json::parse(file)["quantization_config"]["ignore"];
+  EXPECT_THAT(ignored.get<std::vector<std::string>>(), Contains("lm_head"));
+  EXPECT_THAT(ignored.get<std::vector<std::string>>(), Contains("model.embed_tokens"));
 }
 
 TEST_F(QuantisedCopyTest, RefusesAFolderWithFiles) {

@@ -214,6 +214,13 @@ struct AttendedTile {
 constexpr float kLog2E = 1.44269504f;
 constexpr int kMostAttendedRows = 192;
 
+/// Rounding to numbers of 8 bits (fake_quantise in runtime/graph/OPERATIONS.md).
+struct FakeQuantisation {
+  bool is_e4m3 = false;          // else integers
+  int64_t group = 0;             // columns that share a scale
+  const float* scale = nullptr;  // one for all, or null: from each group's largest magnitude
+};
+
 /// A row with its element type.
 struct ConstRow {
   const std::byte* data;
@@ -283,6 +290,8 @@ struct Kernels {
   void (*soft_cap)(ConstRow x, Row dst, int64_t count, float cap);
   /// dst = max(x − (mean + deviations · s), 0) with the row's standard deviation s. Both have one type.
   void (*cut_off)(ConstRow x, Row dst, int64_t count, float deviations);
+  /// dst = codes · scale. dst is float32.
+  void (*fake_quantise)(ConstRow x, float* dst, int64_t count, FakeQuantisation how);
   /// dst = x · (sqrt(mean(like²)) / sqrt(max(mean(x²), least))). All three have one type.
   void (*match_magnitude)(ConstRow x, ConstRow like, Row dst, int64_t count, float least);
   /// dst = Σ factors[i] · x[i], in order. The terms and dst have one type.

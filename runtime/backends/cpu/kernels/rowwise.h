@@ -4,6 +4,7 @@
 #include "runtime/backends/cpu/kernels/elements.h"
 #include "runtime/backends/cpu/kernels/kernels.h"
 #include "runtime/backends/cpu/kernels/lanes.h"
+#include "runtime/backends/cpu/kernels/words.h"
 
 namespace lockstep::cpu::LOCKSTEP_CPU_ISA {
 
@@ -124,6 +125,44 @@ static void cut_off(ConstRow x, Row dst, int64_t count, float deviations) {
     const Lanes cut = splat(moments.centre + moments.shift + deviations * __builtin_sqrtf(moments.variance));
     for (int64_t i = 0; i < count; i += kLanes) {
       write<T>(dst.data, i, larger(zero(), read<T>(x.data, i, count - i) - cut), count - i);
+    }
+  });
+}
+
+/// Rounds to numbers e4m3: to multiples of 1/8 of the largest power of two below, which is at least 2^-6.
+LOCKSTEP_LANES_INLINE Lanes round_to_e4m3(Lanes a) {
+  const Lanes power = larger(as_floats(as_words(a) & 0x7f800000u), splat(0x1p-6f));
+  const Lanes shift = power * splat(0x1.8p20f);  // its last bit is power / 8
+  return (a + shift) - shift;
+}
+
+/// The largest magnitude of x[begin, end); NaN if one of them is NaN or infinite.
+template <typename T>
+static float largest_magnitude(ConstRow x, int64_t begin, int64_t end) {
+  Lanes largest = zero(), nothing = zero();
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const Lanes value = read<T>(x.data, i, end - i);
+    largest = larger(largest, as_floats(as_words(value) & 0x7fffffffu));
+    nothing = nothing + (value - value);
+  }
+  return largest_of(largest) + sum_of(nothing);
+}
+
+static void fake_quantise(ConstRow x, float* dst, int64_t count, FakeQuantisation how) {
+  const float most = how.is_e4m3 ? 448.0f : 127.0f;
+  with_type(x.dtype, [&](auto t) {
+    using T = typename decltype(t)::Type;
+    for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+      end = begin + how.group < count ? begin + how.group : count;
+      const float largest = how.scale == nullptr ? largest_magnitude<T>(x, begin, end) : 0.0f;
+      const float own = largest < 0x1p-100f ? 0.0f : largest / most;
+      const float scale = how.scale == nullptr ? own : *how.scale;
+      for (int64_t i = begin; i < end; i += kLanes) {
+        // The second operand stands where one is NaN.
+        const Lanes code = smaller(splat(most), larger(splat(-most), read<T>(x.data, i, end - i) / splat(scale)));
+        const Lanes rounded = how.is_e4m3 ? round_to_e4m3(code) : round_to_integer(code);
+        write<float>(reinterpret_cast<std::byte*>(dst), i, scale == 0.0f ? zero() : rounded * splat(scale), end - i);
+      }
     }
   });
 }

@@ -37,10 +37,11 @@ constexpr Kernels make_kernels(Isa isa) {
     .finish_tile = finish_tile, .softmax_tile = softmax_tile, .finish_attention = finish_attention,
     .decode_keys = decode_keys, .decode_values = decode_values, .transpose_16 = transpose_16,
     .transpose_32 = transpose_32, .transpose_pairs = transpose_pairs, .convert = convert, .add = add,
-    .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off, .match_magnitude = match_magnitude,
-    .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm, .activate = activate, .gate = gate,
-    .convolve = convolve, .normalise = normalise, .decay = decay, .gate_tile = gate_tile, .add_routed = add_routed,
-    .route = route, .rope_halves = rope_halves, .rope_neighbours = rope_neighbours,
+    .multiply = multiply, .scale = scale, .soft_cap = soft_cap, .cut_off = cut_off, .fake_quantise = fake_quantise,
+    .match_magnitude = match_magnitude, .weighted_sum = weighted_sum, .rms_norm = rms_norm, .layer_norm = layer_norm,
+    .activate = activate, .gate = gate, .convolve = convolve, .normalise = normalise, .decay = decay,
+    .gate_tile = gate_tile, .add_routed = add_routed, .route = route, .rope_halves = rope_halves,
+    .rope_neighbours = rope_neighbours,
   };
 }
 

@@ -105,6 +105,26 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
                               return result;
                             },
                         .tolerance = 1e-4});
+    expect_exact_reach({.name = fmt::format("fake_quantise {}", count),
+                        .operands = {{"x", &x}},
+                        .run =
+                            [&] {
+                              return written(DType::kFloat32, count, [&](Row dst) {
+                                kernels().fake_quantise(row(x), reinterpret_cast<float*>(dst.data), count,
+                                                        {.group = count});
+                              });
+                            },
+                        .model =
+                            [&] {
+                              float largest = 0;
+                              for (float value : x) largest = std::max(largest, std::abs(value));
+                              std::vector<double> result;
+                              for (float value : x) {
+                                result.push_back(std::nearbyint(value / (largest / 127)) * (largest / 127));
+                              }
+                              return result;
+                            },
+                        .tolerance = 1e-6});
     expect_exact_reach({.name = fmt::format("cut_off {}", count),
                         .operands = {{"x", &x}},
                         .run =
