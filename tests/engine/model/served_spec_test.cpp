@@ -113,6 +113,35 @@ TEST(ServedSpec, ServesMatricesIn8BitsByGroups) {
   EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8:32 weights"));
 }
 
+/// `config` as compressed-tensors' W8A8 with activations quantised by token.
+std::string with_rounded_inputs(std::string_view config) {
+  return fmt::format("{}, {}", config.substr(0, config.rfind('}')), R"("quantization_config": {
+    "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
+      "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
+      "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true}}}}})");
+}
+
+/// Plans the model of `config` with inputs rounded by token.
+Result<Plan> planned_with_rounded_inputs(std::string_view config, partition::GqaMode gqa, const ModelOptions& options) {
+  const TinyModel files(with_rounded_inputs(config));
+  EngineOptions engine;
+  engine.partition.gqa = gqa;
+  device::Capabilities backend;
+  backend.coded_weights = device::CodedWeights::kAll;
+  return plan_models(Model::open(files.path(), options).value(), engine, /*ranks=*/2, backend);
+}
+
+TEST(ServedSpec, RoundsInputsOfProductsButNotOfExperts) {
+  using enum partition::GqaMode;
+  EXPECT_TRUE(planned_with_rounded_inputs(kTinyLlama, kAuto, {}).has_value());
+  expect_refused(planned_with_rounded_inputs(kTinyLlama, kAllGather, {}), ErrorKind::kUnsupported,
+                 "--gqa: found all-gather");
+  expect_refused(planned_with_rounded_inputs(kTinyMixtral, kAuto, {}), ErrorKind::kUnsupported,
+                 "add --activations elements");
+  const ModelOptions unrounded{.activations = ActivationFormat::kElements};
+  EXPECT_TRUE(planned_with_rounded_inputs(kTinyMixtral, kAuto, unrounded).has_value());
+}
+
 TEST(ServedSpec, RefusesGroupsThatMakeNoSense) {
   for (const int64_t group : {int64_t{-1}, int64_t{0}, int64_t{6}, int64_t{2048}}) {
     const MatrixFormat format{.weights = {.bits = 8, .group = group}};
