@@ -7,6 +7,7 @@
 #include "engine/drivers.h"
 #include "engine/inspect/machine_description.h"
 #include "engine/model/plan.h"
+#include "engine/model/requirements.h"
 #include "engine/model/served_spec.h"
 
 namespace lockstep::inspect {

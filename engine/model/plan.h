@@ -58,9 +58,6 @@ struct Plan {
   std::vector<int> main_thread;  // hardware threads of the thread that runs the rank's steps; empty: not bound
 };
 
-/// Fails with `kUnsupported` where a model needs operations that the backend lacks, naming them.
-Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend);
-
 /// Plans model, draft model and static sizes for `ranks` ranks. Reads the config of the draft model. Fails with
 /// `kInvalidArgument` for sizes that the model cannot serve.
 Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "engine/model/plan.h"
+#include "engine/model/requirements.h"
 #include "engine/model/served_spec.h"
 #include "shards/shard_graphs.h"
 

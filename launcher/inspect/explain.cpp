@@ -8,6 +8,7 @@
 
 #include "engine/drivers.h"
 #include "engine/model/plan.h"
+#include "engine/model/requirements.h"
 #include "engine/model/served_spec.h"
 #include "launcher/inspect/explain.h"
 #include "runtime/graph/passes.h"

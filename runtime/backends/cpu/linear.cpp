@@ -90,13 +90,13 @@ Product product_of(const Packing& packing, const std::byte* weights, int64_t pan
   product.weight_stride = packing.step_stride(panel);
   product.sums_stride = kPanel;
   product.strips = static_cast<int>(strips.end - strips.begin);
-  product.stream_prefetch = stream_prefetch({.far = 4096, .near = 4096});
   return product;
 }
 
 void sum_rows(ProductFunction function, Product product, Range steps, int64_t rows, float* sums) {
   const int64_t tiles = tiles_of(rows);
   const std::byte* x = product.x + steps.begin * kStepOfX;
+  product.stream_prefetch = stream_prefetch({.far = 4096, .near = 4096});
   const Product whole = product;
   product.weights += steps.begin * product.weight_stride;
   for (int64_t begin = 0; begin < steps.size(); begin += kSlabSteps) {
@@ -156,6 +156,7 @@ LinearTask LinearTask::make(const Kernels& kernels, PackedWeight weight, LinearP
   task.result = result;
   task.product = product_for(kernels, weight.packing);
   task.few_rows = few_rows_for(kernels, weight.packing);
+  task.prefetch = stream_prefetch();
   task.arrange = needs_arranging(weight.packing, x.dtype) || task.collides();
   return task;
 }
@@ -312,7 +313,7 @@ FewRows LinearTask::few_rows_call(int64_t panel, Strips strips, const std::byte*
   call.root_stride = result.plane_stride();
   call.rows = static_cast<int>(x.used_rows());
   call.strips = whole.strips;
-  call.stream_prefetch = stream_prefetch();
+  call.stream_prefetch = prefetch;
   return call;
 }
 

@@ -19,7 +19,7 @@ const std::vector<NotApplicable> kNotApplicable = {
     {"*CollectiveOperations.*:*WholeSteps.DoNotDependOnTheNumberOfRanks*:*BackendContract.RefusesToCompileForRanks*:"
      "*Experts.SumToTheSame*",
      "ranks that are threads, each with its own graph; here a rank is a process: neuron_end_to_end_test"},
-    {"*DenseOperations.MultiplyIn8Bits*",
+    {"*CodedProducts.MultiplyIn8BitIntegers*",
      "a weight in groups of two widths; neuron_interpreter_test has products in 8 bits"},
     {"*AttentionOperations.NeverLookBeyond*:*DenseOperations.CarryInfinity*:*Experts.SkipWhatTheRouteLeavesOut*",
      "a number that is not finite ends a step with status 1003, and masked rows and experts are computed, with the "

@@ -105,26 +105,31 @@ TEST_P(Reach, OfNormsIsTheirRowAndOfTheirWeightsOneColumn) {
                               return result;
                             },
                         .tolerance = 1e-4});
-    expect_exact_reach({.name = fmt::format("fake_quantise {}", count),
-                        .operands = {{"x", &x}},
-                        .run =
-                            [&] {
-                              return written(DType::kFloat32, count, [&](Row dst) {
-                                kernels().fake_quantise(row(x), reinterpret_cast<float*>(dst.data), count,
-                                                        {.group = count});
-                              });
-                            },
-                        .model =
-                            [&] {
-                              float largest = 0;
-                              for (float value : x) largest = std::max(largest, std::abs(value));
-                              std::vector<double> result;
-                              for (float value : x) {
-                                result.push_back(std::nearbyint(value / (largest / 127)) * (largest / 127));
-                              }
-                              return result;
-                            },
-                        .tolerance = 1e-6});
+    expect_exact_reach(
+        {.name = fmt::format("fake_quantise {}", count),
+         .operands = {{"x", &x}},
+         .run =
+             [&] {
+               return written(DType::kFloat32, count, [&](Row dst) {
+                 kernels().fake_quantise(row(x), reinterpret_cast<float*>(dst.data), count, {.group = count});
+               });
+             },
+         .model =
+             [&] {
+               float largest = 0;
+               for (float value : x) {
+                 if (!(std::abs(value) <= largest)) largest = std::abs(value);
+               }
+               const bool are_finite = std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
+               const double scale = are_finite ? largest / 127 : std::numeric_limits<double>::quiet_NaN();
+               std::vector<double> result;
+               for (float value : x) {
+                 const double code = std::nearbyint(value / static_cast<float>(scale));
+                 result.push_back(largest == 0 ? 0 : code * scale);
+               }
+               return result;
+             },
+         .tolerance = 1e-6});
     expect_exact_reach({.name = fmt::format("cut_off {}", count),
                         .operands = {{"x", &x}},
                         .run =
