@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "engine/model/served_spec.h"
@@ -40,14 +38,6 @@ Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeigh
 }
 
 }  // namespace
-
-bool rounds_inputs(const checkpoint::ModelSpec& spec) {
-  const auto is_fixed = [](const std::optional<checkpoint::MatrixFormat>& format) {
-    return format && checkpoint::is_fixed(format->activations);
-  };
-  return is_fixed(spec.formats.usual) ||
-         std::ranges::any_of(spec.formats.exceptions, [&](const auto& e) { return is_fixed(e.format); });
-}
 
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
   LOCKSTEP_TRY_VOID(require_codes(spec, backend.coded_weights));

@@ -1,4 +1,4 @@
-// What a model needs of a backend.
+// Requirements of a model on its backend.
 #pragma once
 
 #include "runtime/checkpoint/model_spec.h"
@@ -6,9 +6,6 @@
 #include "runtime/device/backend.h"
 
 namespace lockstep::model {
-
-/// Whether the checkpoint defines how inputs of some products are rounded.
-bool rounds_inputs(const checkpoint::ModelSpec& spec);
 
 /// Fails with `kUnsupported` where a model needs operations that the backend lacks, naming them.
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend);

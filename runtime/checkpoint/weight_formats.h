@@ -26,7 +26,7 @@ enum class ActivationFormat : uint8_t {
   kE4M3ByGroup,   // e4m3 and a scale for every 128 columns of a token
 };
 
-/// Whether the checkpoint defines how the input is rounded, instead of leaving it to whoever serves it.
+/// Whether the checkpoint defines how a product rounds its input; otherwise the options decide.
 constexpr bool is_fixed(ActivationFormat format) {
   return format != ActivationFormat::kElements && format != ActivationFormat::kInt8ByGroup;
 }

@@ -172,7 +172,8 @@ ValueId StepBuilder::key_value_rows(const std::string& prefix, const std::string
   std::vector<int64_t> dims = whole.dims();
   dims[0] = heads.rows.size();
   const std::optional<WeightFormat> format = kind == "weight" ? format_of(slices) : std::nullopt;
-  return graph_.weight(prefix + "kv_proj." + kind, {shape_.dtype, Shape(std::move(dims))}, std::move(slices), format);
+  const TensorType type{product_type(prefix + "k_proj.weight"), Shape(std::move(dims))};
+  return graph_.weight(prefix + "kv_proj." + kind, type, std::move(slices), format);
 }
 
 std::pair<ValueId, ValueId> StepBuilder::key_values(ValueId x, const std::string& prefix, int64_t layer) {

@@ -33,7 +33,7 @@ std::vector<Isa> available_isas();
 /// The most capable of them.
 Isa best_isa();
 
-/// How far ahead of its reads a stream of weights is prefetched, in bytes; 0: not by the program.
+/// How far ahead of its reads the program prefetches a stream of weights, in bytes; 0: not at all.
 struct StreamPrefetch {
   int64_t far = 0;   // into the second-level cache
   int64_t near = 0;  // into the first-level cache

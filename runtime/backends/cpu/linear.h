@@ -92,7 +92,7 @@ struct LinearResult {
 struct LinearTask : LinearResult {
   ProductFunction product = nullptr;
   FewRowsFunction few_rows = nullptr;
-  StreamPrefetch prefetch;        // of few rows
+  StreamPrefetch prefetch;        // of few_rows
   TiledFunction tiled = nullptr;  // if set, replaces the other two (linear_tiles.cpp)
   PackedWeight weight;
   LinearPlan plan;

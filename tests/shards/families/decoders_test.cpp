@@ -153,6 +153,23 @@ TEST(Families, FinishTheSumsOfExpertsAndOfASharedOneTogether) {
   EXPECT_EQ(count(apart, Op::kScaleRows), 0);
 }
 
+TEST(Families, RoundEachInputOnceForAllProductsThatReadIt) {
+  checkpoint::ModelSpec spec = tiny("llama");
+  spec.formats.usual = checkpoint::MatrixFormat{.weights = {.bits = 8, .group = checkpoint::MatrixFormat::kWholeRow},
+                                                .activations = checkpoint::ActivationFormat::kInt8ByToken};
+  spec.formats.exceptions = {{"lm_head.weight", std::nullopt}};
+  const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64, .dtype = DType::kBFloat16};
+  // Those of q, k and v, of o, of gate and up, and of down.
+  EXPECT_EQ(count(build(spec, shape), Op::kFakeQuantise), 4 * spec.layers);
+  const partition::Partition gathering =
+      partition::make_partition(spec, /*ranks=*/8, partition::ExpertSplit::kColumns, partition::Numerics::kInvariant,
+                                partition::GqaMode::kAllGather)
+          .value();
+  ASSERT_TRUE(gathering.gathers_key_values());
+  const graph::Graph graph = build_step(spec, gathering, shape).value().graph;
+  EXPECT_EQ(count(graph, Op::kFakeQuantise), 4 * spec.layers);
+}
+
 TEST(Families, GatherGatesWhereALayerDropsSomeOfThem) {
   checkpoint::ModelSpec spec = tiny("gemma3n_text");
   const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
