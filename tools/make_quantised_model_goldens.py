@@ -31,13 +31,14 @@ import make_family_goldens as families  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from family_variants import LLAMA, MIXTRAL, Variant  # noqa: E402
+from family_variants import LLAMA, MIXTRAL, QWEN3_MOE, Variant  # noqa: E402
 from quantised_layouts import Layout, decoded, hashed_array, tensors_of  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 
 GOLDENS = ROOT / "tests/model/goldens/quantised"
 LIBRARIES = ROOT / "tests/runtime/checkpoint/goldens/quantised.json"
 LEAST_TIE_DISTANCES = {"floats": 1e-7, "integers": 4e-7}  # of the largest value beside it
-PROMPT_LENGTHS, NEW_TOKENS, LOGIT_STEPS = [1, 8, 23], 16, [0, 15]
+PROMPT_LENGTHS, NEW_TOKENS = [1, 8, 23], 16
 
 SIZES = {"hidden_size": 96, "intermediate_size": 160, "num_hidden_layers": 2, "vocab_size": 128,
          "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "torch_dtype": "float16",
@@ -52,6 +53,8 @@ class Quantised:
     sizes: dict[str, Any] = field(default_factory=dict)
     base: dict[str, Any] = field(default_factory=lambda: LLAMA)
     activations: str = ""  # int8, e4m3, e4m3 groups, e4m3 static
+    prompt_lengths: list[int] = field(default_factory=lambda: PROMPT_LENGTHS)
+    new_tokens: int = NEW_TOKENS
     # Endings of modules with another layout; None: elements.
     others: dict[str, Layout | None] = field(default_factory=dict)
 
@@ -103,6 +106,14 @@ MODELS = {
         Layout("bytes", 8, floats=True, scale="F32", whole=True, input_scale=0.03), activations="e4m3 static"),
     "fp8_blocks": Quantised({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
                             Layout("blocks", 8, 128, floats=True, scale="F32"), activations="e4m3 groups"),
+    "w8a8_experts": Quantised(compressed("int-quantized", INT8, {"num_bits": 8, "type": "int", **BY_TOKEN}),
+                              Layout("bytes", 8), {"num_local_experts": 5}, base=MIXTRAL, activations="int8",
+                              prompt_lengths=[1, 7], new_tokens=8),  # more values meet more near ties
+    "fp8_blocks_experts": Quantised(
+        {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+         "modules_to_not_convert": ["lm_head", "mlp.gate"]},
+        Layout("blocks", 8, 128, floats=True, scale="F32"), {"moe_intermediate_size": 144, "num_experts": 5},
+        base=QWEN3_MOE, activations="e4m3 groups"),
     "nvfp4": Quantised(compressed("nvfp4-pack-quantized", {**FP4, "strategy": "tensor_group", "group_size": 16}),
                        Layout("nvfp4", 4, 16)),
     "mxfp4": Quantised(compressed("mxfp4-pack-quantized", {**FP4, "strategy": "group", "group_size": 32}),
@@ -179,6 +190,23 @@ def assert_decodes_as_libraries() -> None:
     assert checked == {"gptq", "gptq_v2", "awq", "packed", "bytes", "blocks", "nvfp4", "mxfp4"}, checked
 
 
+class RoundedExperts(TorchFunctionMode):
+    """Rounds the input of every linear function while a module of experts runs."""
+
+    def __init__(self, model: Quantised):
+        super().__init__()
+        self.model = model
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.nn.functional.linear:
+            args = (rounded(args[0], self.model.activations, self.model.layout.input_scale), *args[1:])
+        return function(*args, **(kwargs or {}))
+
+    def attach(self, experts: torch.nn.Module) -> None:
+        experts.register_forward_pre_hook(lambda *_: self.__enter__() and None)
+        experts.register_forward_hook(lambda *_: self.__exit__(None, None, None))
+
+
 class Builder:
     """One model: its tensors, and transformers' model of the decoded ones."""
 
@@ -218,20 +246,23 @@ class Builder:
             weights[f"{module}.weight"] = np.ascontiguousarray(decoded(arrays, layout))
         model = families.load_model(self.variant.config, weights)
         if self.model.activations:
-            for name, linear in model.named_modules():
-                if isinstance(linear, torch.nn.Linear) and name in self.quantised:
-                    linear.register_forward_pre_hook(lambda _, inputs: (
+            model.set_experts_implementation("eager")
+            for name, module in model.named_modules():
+                if isinstance(module, torch.nn.Linear) and name in self.quantised:
+                    module.register_forward_pre_hook(lambda _, inputs: (
                         rounded(inputs[0], self.model.activations, self.model.layout.input_scale),))  # fmt: skip
+                if name.endswith(".experts"):
+                    RoundedExperts(self.model).attach(module)
         return model
 
     def golden(self) -> dict[str, Any]:
-        jobs = families.prompts_of(self.config["vocab_size"], PROMPT_LENGTHS, "prompts")
+        jobs = families.prompts_of(self.config["vocab_size"], self.model.prompt_lengths, "prompts")
         for seed in range(1, 2000):
             model = self.load(seed)
             runs = []
             NEAR_TIES.clear()
             for prompt in reversed(jobs):
-                run = families.clear_greedy(model, prompt, NEW_TOKENS, families.MOST_REPEATS)
+                run = families.clear_greedy(model, prompt, self.model.new_tokens, families.MOST_REPEATS)
                 if run is None or len(set(run[0])) < families.LEAST_DIFFERENT or any(NEAR_TIES):
                     break
                 runs.insert(0, run)
@@ -241,14 +272,15 @@ class Builder:
 
     def described(self, seed: int, jobs: list[list[int]], runs: list[Any]) -> dict[str, Any]:
         scale = max(float(np.abs(logits).max()) for _, logits in runs)
+        steps = [0, self.model.new_tokens - 1]
         margin = min(float(families.margins_of(logits).min()) for _, logits in runs) / scale
         return {
             "family": "Llama", "window": "none", "stored": "hub", "config": self.config, "seed": seed,
             "tensors": self.tensors, "prompts": jobs, "tokens": [tokens for tokens, _ in runs],
             "scale": families.significant(np.array([scale]))[0],
             "least_margin_of_scale": families.significant(np.array([margin]), 3)[0],
-            "logit_steps": LOGIT_STEPS,
-            "logits": [families.significant(logits[LOGIT_STEPS]) for _, logits in runs],
+            "logit_steps": steps,
+            "logits": [families.significant(logits[steps]) for _, logits in runs],
             "versions": families.versions(),
         }  # fmt: skip
 

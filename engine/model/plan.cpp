@@ -173,12 +173,8 @@ Result<Plan> plan_models(const Model& model, const EngineOptions& options, int r
   const int64_t slots = options.slots.value_or(kDefaultSlots);
   LOCKSTEP_TRY(DividedModel divided, divide_model(options.partition, own.spec, ranks, slots));
   own.partition = std::move(divided.partition);
-  if (own.partition.gathers_key_values() && rounds_inputs(own.spec)) {
-    return Error{
-        ErrorKind::kUnsupported,
-        fmt::format("[engine] --gqa: found {}, expected heads or replicated: {} weights round the inputs of k and "
-                    "v separately",
-                    name_of(options.partition.gqa), weights_in_words(own.spec))};
+  if (own.partition.gathers_key_values()) {
+    LOCKSTEP_TRY_VOID(require_gathered_rounding(own.spec, own.partition.gqa));
   }
   if (!divided.warning.empty()) plan.warnings.push_back(divided.warning);
   LOCKSTEP_TRY(const int64_t capacity, capacity_of(model, options));

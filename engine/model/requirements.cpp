@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
 
 #include "engine/model/served_spec.h"
@@ -21,13 +24,37 @@ Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::s
                       spec.model_type, found, remedy)};
 }
 
+checkpoint::ActivationFormat activations_of(const checkpoint::ModelSpec& spec, const std::string& matrix) {
+  const std::optional<checkpoint::MatrixFormat> format = spec.formats.of(matrix);
+  return format ? format->activations : checkpoint::ActivationFormat::kElements;
+}
+
+/// Checks that what experts multiply is rounded in a way that there is: alike for gate, up and down, without scales of
+/// the files, which each expert would have.
+Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool backend) {
+  constexpr std::string_view kRemedy = "add --activations elements to multiply them as they are";
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (!spec.has_experts(layer)) continue;
+    const auto of = [&](std::string_view name) {
+      return activations_of(spec, fmt::format("model.layers.{}.mlp.experts.*.{}_proj.weight", layer, name));
+    };
+    const checkpoint::ActivationFormat gate = of("gate");
+    const bool is_fixed = std::ranges::any_of(std::array{gate, of("up"), of("down")}, checkpoint::is_fixed);
+    if (!is_fixed) continue;
+    if (of("up") != gate || of("down") != gate) {
+      return no_codes(spec, fmt::format("experts of layer {} whose matrices round their inputs differently", layer),
+                      kRemedy);
+    }
+    if (gate == checkpoint::ActivationFormat::kE4M3ByTensor) {
+      return no_codes(spec, "experts whose inputs are rounded with scales of the files", kRemedy);
+    }
+    if (!backend) return no_codes(spec, "experts whose inputs are rounded", kRemedy);
+  }
+  return ok();
+}
+
 /// Checks that the backend has the products of the model's matrices in codes.
 Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeights backend) {
-  if (spec.experts > 0 && rounds_inputs(spec)) {
-    return no_codes(spec,
-                    fmt::format("experts with {} weights, whose activations are quantised", weights_in_words(spec)),
-                    "add --activations elements to multiply them as they are");
-  }
   if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
   const bool are_all_int8 = spec.formats.usual && is_int8(*spec.formats.usual) && spec.formats.exceptions.empty();
   if (backend == device::CodedWeights::kNone || !are_all_int8) {
@@ -41,6 +68,7 @@ Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeigh
 
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
   LOCKSTEP_TRY_VOID(require_codes(spec, backend.coded_weights));
+  LOCKSTEP_TRY_VOID(require_rounded_experts(spec, backend.rounded_experts));
   if (spec.latent && !backend.latent_attention) {
     return Error{
         ErrorKind::kUnsupported,
@@ -59,6 +87,21 @@ Result<void> require_operations(const checkpoint::ModelSpec& spec, const device:
                fmt::format("[engine] cannot run a {}: found {} recurrent layers (the gated delta rule), expected a "
                            "backend that runs them; choose --backend cpu, reference or cuda",
                            spec.model_type, spec.delta_layers.size())};
+}
+
+Result<void> require_gathered_rounding(const checkpoint::ModelSpec& spec, partition::GqaMode gqa) {
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const auto of = [&](std::string_view name) {
+      return activations_of(spec, fmt::format("model.layers.{}.self_attn.{}_proj.weight", layer, name));
+    };
+    const checkpoint::ActivationFormat keys = of("k");
+    if (keys == of("v") && keys != checkpoint::ActivationFormat::kE4M3ByTensor) continue;
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[engine] --gqa: found {}, expected heads or replicated: {} weights round the inputs of k "
+                             "and v separately",
+                             name_of(gqa), weights_in_words(spec))};
+  }
+  return ok();
 }
 
 }  // namespace lockstep::model

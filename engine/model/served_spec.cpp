@@ -91,7 +91,7 @@ Result<void> set_activations(ModelSpec& spec, ActivationFormat activations) {
     return refused(ErrorKind::kInvalidArgument, "--activations", found,
                    "weights in codes; take a quantised checkpoint, or add --weights q4 or q8");
   }
-  if (rounds_inputs(spec) && activations != ActivationFormat::kElements) {
+  if (spec.formats.round_inputs() && activations != ActivationFormat::kElements) {
     return refused(ErrorKind::kUnsupported, "--activations", found,
                    "elements, or none: this checkpoint defines how activations are quantised; omit it");
   }
@@ -127,15 +127,6 @@ Result<ModelSpec> served_spec(const std::filesystem::path& config, const ModelOp
   if (options.activations) LOCKSTEP_TRY_VOID(set_activations(spec, *options.activations));
   if (options.kv_dtype != CacheType::kModel) LOCKSTEP_TRY_VOID(set_cache_type(spec, options.kv_dtype));
   return spec;
-}
-
-bool rounds_inputs(const ModelSpec& spec) {
-  const auto is_fixed = [](const std::optional<MatrixFormat>& format) {
-    return format && checkpoint::is_fixed(format->activations);
-  };
-  return is_fixed(spec.formats.usual) || std::ranges::any_of(spec.formats.exceptions, [&](const auto& exception) {
-           return is_fixed(exception.format);
-         });
 }
 
 std::string weights_in_words(const ModelSpec& spec) {

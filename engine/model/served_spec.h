@@ -21,9 +21,6 @@ std::optional<int64_t> longest_sequence(const checkpoint::ModelSpec& spec);
 /// The capacity of a slot if no prompt or option sets one: 2048 tokens, or the model's limit if that is less.
 int64_t default_capacity(const checkpoint::ModelSpec& spec);
 
-/// Whether the checkpoint defines how some products round their inputs.
-bool rounds_inputs(const checkpoint::ModelSpec& spec);
-
 /// The format of the matrices: "int8:64", or "dtype" for the model's own type.
 std::string weights_in_words(const checkpoint::ModelSpec& spec);
 

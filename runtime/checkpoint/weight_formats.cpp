@@ -88,6 +88,15 @@ std::optional<MatrixFormat> WeightFormats::of(std::string_view name) const {
   return at != exceptions.end() && at->tensor == tensor ? at->format : usual;
 }
 
+bool WeightFormats::round_inputs() const {
+  const auto is_fixed_in = [](const std::optional<MatrixFormat>& format) {
+    return format && is_fixed(format->activations);
+  };
+  return is_fixed_in(usual) || std::ranges::any_of(exceptions, [&](const FormatException& exception) {
+           return is_fixed_in(exception.format);
+         });
+}
+
 WeightFormats served_formats(const MatrixFormat& format) {
   WeightFormats formats{.usual = format, .table = {}, .exceptions = {}};
   if (format.activations == ActivationFormat::kElements) formats.table = format;

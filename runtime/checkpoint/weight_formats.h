@@ -81,6 +81,8 @@ struct WeightFormats {
   /// The format of the tensor `name`; none: elements.
   std::optional<MatrixFormat> of(std::string_view name) const;
   bool any() const { return usual || table || !exceptions.empty(); }
+  /// Whether the checkpoint defines how some products round their inputs.
+  bool round_inputs() const;
 
   friend bool operator==(const WeightFormats&, const WeightFormats&) = default;
 };

@@ -38,6 +38,7 @@ struct Capabilities {
   bool invariant_sums = false;     // results do not depend on rows, columns or ranks, to the bit
   bool recurrences = false;        // runs layers that carry a state from row to row
   CodedWeights coded_weights = CodedWeights::kNone;
+  bool rounded_experts = false;   // rounds what experts multiply (`rounds` of moe_experts)
   bool coded_caches = false;      // keeps keys and values in 8 bits, with a scale for each row
   bool latent_attention = false;  // runs attention whose values are columns of its keys, and products by head
   bool whole_group = false;       // one program serves all ranks; it is compiled from every rank's graph, before passes

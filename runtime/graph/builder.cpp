@@ -256,6 +256,8 @@ ValueId GraphBuilder::moe_experts(std::vector<ValueId> operands, const ExpertOpt
   if (options.alpha > 0) attributes.emplace("alpha", options.alpha);
   if (options.activations == Activations::kInt8) attributes.emplace("activations", std::string("int8"));
   if (options.routes_on_inputs) attributes.emplace("routes_on", std::string("inputs"));
+  if (options.rounding) attributes.emplace("rounds", options.rounding->codes);
+  if (options.rounding && options.rounding->group) attributes.emplace("rounds_group", *options.rounding->group);
   return add_result(Op::kMoeExperts, std::move(operands), std::move(attributes));
 }
 

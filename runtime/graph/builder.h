@@ -54,6 +54,12 @@ struct RouteOptions {
   double scale = 1.0;                // on the routes
 };
 
+/// Rounding to codes in 8 bits, as by `fake_quantise` without a scale of the files.
+struct Rounding {
+  std::string codes;             // int8 or e4m3
+  std::optional<int64_t> group;  // columns; empty: all
+};
+
 /// Which experts a moe_experts node holds and how it sums them.
 struct ExpertOptions {
   Range experts;                // of all experts; gate, up and down hold these experts' rows one after the other
@@ -65,6 +71,7 @@ struct ExpertOptions {
   double alpha = 0.0;  // clamped_swiglu
   bool routes_on_inputs = false;
   Activations activations = Activations::kAsTheyAre;
+  std::optional<Rounding> rounding;  // of what down reads
 };
 
 class GraphBuilder {

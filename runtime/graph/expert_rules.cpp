@@ -59,6 +59,21 @@ Result<void> check_stacked_experts(OperationUse& use) {
                             use.symbols.size("d"), count));
 }
 
+/// Checks how the input of down is rounded: a scale is one of whole rows or of groups in them.
+Result<void> check_rounding(OperationUse& use) {
+  if (!use.node.has("rounds")) return ok();
+  LOCKSTEP_TRY_VOID(check_one_of(use, "rounds", {"int8", "e4m3"}));
+  if (use.node.has("rounds_group") && use.node.integer("rounds_group") < 1) {
+    return attribute_misfit("rounds_group", use.node.integer("rounds_group"), "1 or more columns");
+  }
+  if (use.node.text("leaf") != "expert") return attribute_misfit("leaf", use.node.text("leaf"), "expert beside rounds");
+  if (use.node.has("activations"))
+    return attribute_misfit("rounds", use.node.text("rounds"), "none beside activations");
+  const DType type = use.graph.value(use.node.operands[0]).type.dtype;
+  if (type == DType::kFloat32) return ok();
+  return misfit(fmt::format("operand 0 (x): found {}, expected f32 beside the attribute rounds", to_string(type)));
+}
+
 }  // namespace
 
 Result<void> check_moe_experts(OperationUse& use) {
@@ -74,6 +89,7 @@ Result<void> check_moe_experts(OperationUse& use) {
   }
   for (const size_t matrix : {2, 3, 4}) LOCKSTEP_TRY_VOID(check_activations(use, matrix));
   LOCKSTEP_TRY_VOID(check_stacked_experts(use));
+  LOCKSTEP_TRY_VOID(check_rounding(use));
   LOCKSTEP_TRY(const BlockSplit split, read_blocks(use));
   const Range leaves = split.range_of(use.graph.rank);
   const int64_t block = use.node.integer("block");

@@ -212,19 +212,27 @@ graph::Activations StepBuilder::activations_of(ValueId weight) const {
   return is_int8 ? graph::Activations::kInt8 : graph::Activations::kAsTheyAre;
 }
 
+std::optional<graph::Rounding> StepBuilder::rounding_for(const std::string& tensor) const {
+  using Format = checkpoint::ActivationFormat;
+  const Format format = activation_format_of(tensor);
+  if (!checkpoint::is_fixed(format)) return std::nullopt;
+  graph::Rounding rounding{.codes = format == Format::kInt8ByToken ? "int8" : "e4m3", .group = std::nullopt};
+  if (format == Format::kE4M3ByGroup) rounding.group = checkpoint::kE4M3GroupColumns;
+  return rounding;
+}
+
 ValueId StepBuilder::rounded_for(ValueId x, const std::string& tensor) {
   using Format = checkpoint::ActivationFormat;
   const Format format = activation_format_of(tensor);
-  if (!checkpoint::is_fixed(format)) return x;
+  const std::optional<graph::Rounding> rounding = rounding_for(tensor);
+  if (!rounding) return x;
   std::optional<ValueId> scale;
   if (format == Format::kE4M3ByTensor) {
     scale = float_weight(tensor.substr(0, tensor.rfind('.')) + ".input_scale", {1});
   }
-  std::optional<int64_t> group;
-  if (format == Format::kE4M3ByGroup) group = checkpoint::kE4M3GroupColumns;
   const auto key = std::tuple(x.value, format, scale ? std::optional(scale->value) : std::nullopt);
   if (const auto found = rounded_.find(key); found != rounded_.end()) return found->second;
-  const ValueId made = graph_.fake_quantise(x, format == Format::kInt8ByToken ? "int8" : "e4m3", group, scale);
+  const ValueId made = graph_.fake_quantise(x, rounding->codes, rounding->group, scale);
   return rounded_.emplace(key, made).first->second;
 }
 

@@ -116,6 +116,8 @@ class StepBuilder {
   /// x as a product with `tensor` reads it: rounded if the checkpoint says so. One value for all products that round
   /// alike.
   graph::ValueId rounded_for(graph::ValueId x, const std::string& tensor);
+  /// How it is rounded; a scale that the files hold is not among it.
+  std::optional<graph::Rounding> rounding_for(const std::string& tensor) const;
   /// The same of this rank's columns of x, with the scales of all ranks' columns; parameters as in `row_parallel`.
   graph::ValueId rounded_columns_for(graph::ValueId x, const std::string& tensor, Range columns, int64_t whole,
                                      const BlockSplit& blocks, int64_t block);

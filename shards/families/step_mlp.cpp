@@ -100,7 +100,8 @@ ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string
   for (const Range& range : ranges) dims.push_back(range.size());
   dims[0] *= part_.experts.size();
   const std::optional<WeightFormat> format = ranges.size() == 2 ? format_of(slices, leaf) : std::nullopt;
-  return graph_.weight(prefix + "experts." + name, {shape_.dtype, Shape(std::move(dims))}, std::move(slices), format);
+  const DType type = product_type(fmt::format("{}experts.*.{}.weight", prefix, name.substr(0, name.find('.'))));
+  return graph_.weight(prefix + "experts." + name, {type, Shape(std::move(dims))}, std::move(slices), format);
 }
 
 /// A whole vector in float32: factors of weights, or what decides between scores that differ little.
@@ -149,11 +150,13 @@ std::vector<ValueId> StepBuilder::expert_operands(const std::string& prefix) {
 StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, const std::string& prefix) {
   std::vector<ValueId> operands = expert_operands(prefix);
   const graph::Activations activations = activations_of(operands.front());
-  operands.insert(operands.begin(), {x, routes});
+  const ValueId read = rounded_for(x, prefix + "experts.*.gate_proj.weight");
+  operands.insert(operands.begin(), {read, routes});
   const bool by_expert = partition_.expert_split == partition::ExpertSplit::kWhole;
   const BlockSplit& by_column = sums_by_rank() ? rank_blocks_ : partition_.mlp_blocks;
   const BlockSplit& blocks = by_expert ? partition_.expert_blocks : by_column;
   const int64_t block = sums_by_rank() ? part_.mlp_columns.size() : partition_.mlp_block;
+  const std::string down = prefix + "experts.*.down_proj.weight";
   const ValueId roots = graph_.moe_experts(std::move(operands), {.experts = part_.experts,
                                                                  .leaf_is_expert = by_expert,
                                                                  .split = blocks,
@@ -162,7 +165,8 @@ StepBuilder::Partial StepBuilder::experts_partial(ValueId x, ValueId routes, con
                                                                  .limit = spec_.swiglu_limit,
                                                                  .alpha = spec_.swiglu_alpha,
                                                                  .routes_on_inputs = spec_.router.on_inputs,
-                                                                 .activations = activations});
+                                                                 .activations = activations,
+                                                                 .rounding = rounding_for(down)});
   return {roots, &blocks, ""};
 }
 

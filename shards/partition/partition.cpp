@@ -300,7 +300,12 @@ int64_t shared_block_columns(const ModelSpec& spec) {
                      : block_columns(spec, spec.shared_expert_size);
 }
 
-int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
+ExpertSplit expert_split_of(const ModelSpec& spec, ExpertSplit asked) {
+  return spec.experts > 0 && spec.formats.round_inputs() ? ExpertSplit::kWhole : asked;
+}
+
+int largest_degree(const ModelSpec& spec, ExpertSplit asked) {
+  const ExpertSplit experts = expert_split_of(spec, asked);
   const int64_t blocks =
       experts == ExpertSplit::kWhole ? spec.experts : count_blocks(spec.intermediate_size, mlp_block_columns(spec));
   int64_t most = std::min({spec.query_heads, blocks, spec.vocabulary});
@@ -313,8 +318,8 @@ int largest_degree(const ModelSpec& spec, ExpertSplit experts) {
   return static_cast<int>(most);
 }
 
-Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit experts, Numerics numerics,
-                                 GqaMode gqa) {
+Result<Partition> make_partition(const ModelSpec& spec, int ranks, ExpertSplit asked, Numerics numerics, GqaMode gqa) {
+  const ExpertSplit experts = expert_split_of(spec, asked);
   if (experts == ExpertSplit::kWhole && spec.experts == 0) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[shards/partition] cannot divide the model by expert: found model_type \"{}\" without "

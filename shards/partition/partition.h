@@ -96,6 +96,10 @@ int64_t mlp_block_columns(const checkpoint::ModelSpec& spec);
 /// expert: then one sum serves both.
 int64_t shared_block_columns(const checkpoint::ModelSpec& spec);
 
+/// How experts are divided if `asked` is wanted: whole where the checkpoint rounds what they multiply, because a scale
+/// of a row needs all its columns.
+ExpertSplit expert_split_of(const checkpoint::ModelSpec& spec, ExpertSplit asked);
+
 /// The degrees at which `spec` can be divided: 1 to the smallest of query heads, vocabulary rows and MLP blocks (or
 /// experts, where they stay whole).
 int largest_degree(const checkpoint::ModelSpec& spec, ExpertSplit experts = ExpertSplit::kColumns);

@@ -45,6 +45,7 @@ device::Capabilities capabilities(Isa isa) {
           .invariant_sums = true,
           .recurrences = true,
           .coded_weights = device::CodedWeights::kAll,
+          .rounded_experts = true,
           .coded_caches = true,
           .latent_attention = true,
           .host_threads = true,

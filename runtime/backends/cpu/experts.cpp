@@ -52,9 +52,10 @@ ExpertTask::ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vec
       leaves_(std::move(leaves)),
       experts_(operands_.gate.experts()),
       entries_(operands_.x.rows * operands_.most_per_row),
-      arranges_inner_(operands_.down.needs_arranging(operands_.x.dtype)),
+      has_other_layout_(operands_.down.needs_arranging(operands_.x.dtype)),
+      arranges_inner_(has_other_layout_ || operands_.rounding),
       inner_stride_(operands_.down.k() * operands_.x.element_size()),
-      down_stride_(arranges_inner_ ? operands_.down.arranged_bytes() : inner_stride_) {
+      down_stride_(has_other_layout_ ? operands_.down.arranged_bytes() : inner_stride_) {
   for (const ExpertLeaf& leaf : leaves_) levels_ = std::max(levels_, leaf.tree.level + 1);
   const auto place = [this](int64_t bytes) {
     const int64_t at = shared_bytes_;
@@ -68,7 +69,7 @@ ExpertTask::ExpertTask(const Kernels& kernels, ExpertOperands operands, std::vec
   input_routes_at_ = place(operands_.routes_on_inputs ? entries_ * kFloat : 0);
   x_at_ = place(entries_ * operands_.gate.arranged_bytes());
   inner_at_ = place(entries_ * inner_stride_);
-  arranged_at_ = place(arranges_inner_ ? entries_ * down_stride_ : 0);
+  arranged_at_ = place(has_other_layout_ ? entries_ * down_stride_ : 0);
 }
 
 ExpertTask::Lists ExpertTask::lists_in(std::byte* shared) const {
@@ -195,8 +196,12 @@ void ExpertTask::arrange_inner(std::byte* shared, Part part) const {
   const Lists lists = lists_in(shared);
   const Share share = share_of(lists.first[experts_], part);
   for (int64_t i = share.begin; i < share.end; ++i) {
-    operands_.down.arrange(kernels_, {lists.inner + i * inner_stride_, operands_.x.dtype},
-                           lists.arranged + i * down_stride_);
+    std::byte* const row = lists.inner + i * inner_stride_;
+    const ConstRow inner{row, operands_.x.dtype};
+    if (operands_.rounding) {
+      kernels_.fake_quantise(inner, reinterpret_cast<float*>(row), operands_.down.k(), *operands_.rounding);
+    }
+    if (has_other_layout_) operands_.down.arrange(kernels_, inner, lists.arranged + i * down_stride_);
   }
 }
 
@@ -257,7 +262,7 @@ float* ExpertTask::push(const TreeLeaf& leaf, const float* total, float* stack) 
 
 ExpertRows ExpertTask::down_rows(const Lists& lists, int64_t expert) const {
   const Range entries = lists.entries_of(expert);
-  const std::byte* const rows = arranges_inner_ ? lists.arranged : lists.inner;
+  const std::byte* const rows = has_other_layout_ ? lists.arranged : lists.inner;
   return {rows + entries.begin * down_stride_, down_stride_, entries.size()};
 }
 

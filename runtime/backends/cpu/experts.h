@@ -43,8 +43,9 @@ struct ExpertOperands {
   int64_t first_expert = 0;
   int64_t most_per_row = 0;  // upper bound of this rank's experts for a row
   Activation activation;
-  bool routes_on_inputs = false;  // a route multiplies gate · x and up · x, not the expert's sum
-  Tensor result;                  // f32 [roots, rows, d]
+  bool routes_on_inputs = false;             // a route multiplies gate · x and up · x, not the expert's sum
+  std::optional<FakeQuantisation> rounding;  // of what down reads, float32
+  Tensor result;                             // f32 [roots, rows, d]
 };
 
 /// The node, ready to run: the four steps above, with `arrange_inner` before `run_down` if `arranges_inner`.
@@ -102,6 +103,7 @@ class ExpertTask {
   int64_t experts_;
   int64_t entries_;  // upper bound of the lists' length
   int levels_ = 1;
+  bool has_other_layout_;  // down's rows
   bool arranges_inner_;
   int64_t inner_stride_, down_stride_;  // of a row of inner, as run_down reads it
   int64_t active_at_ = 0, rows_at_ = 0, routes_at_ = 0, input_routes_at_ = 0, x_at_ = 0, inner_at_ = 0,

@@ -59,6 +59,11 @@ Result<ExpertTask> Compiler::expert_task(const Node& node) const {
   std::vector<ExpertLeaf> leaves = node.text("leaf") == "expert"
                                        ? ExpertLeaf::whole(down, split, graph_.rank)
                                        : ExpertLeaf::blocks(down, split, graph_.rank, node.integer("block"));
+  std::optional<FakeQuantisation> rounding;
+  if (node.has("rounds")) {
+    rounding =
+        FakeQuantisation{.is_e4m3 = node.has("rounds", "e4m3"), .group = node.integer_or("rounds_group", down.k())};
+  }
   const auto bias = [&](size_t i) { return node.operands.size() > i ? operand(node, i).data : nullptr; };
   return ExpertTask(kernels_,
                     {.x = operand(node, 0),
@@ -74,6 +79,7 @@ Result<ExpertTask> Compiler::expert_task(const Node& node) const {
                      .most_per_row = std::min(node.integer("experts"), graph::experts_of_row(graph_, node.operands[1])),
                      .activation = activation_of(node),
                      .routes_on_inputs = node.has("routes_on", "inputs"),
+                     .rounding = rounding,
                      .result = result(node)},
                     std::move(leaves));
 }

@@ -12,6 +12,7 @@ inline device::Capabilities capabilities() {
           .invariant_sums = false,  // libtorch's order of sums varies with the shape
           .recurrences = true,
           .coded_weights = device::CodedWeights::kAll,
+          .rounded_experts = true,
           .coded_caches = true,
           .latent_attention = true};
 }

@@ -7,6 +7,7 @@
 #include "runtime/backends/reference/activations.h"
 #include "runtime/backends/reference/int8_rows.h"
 #include "runtime/backends/reference/kernels.h"
+#include "runtime/backends/reference/rounding.h"
 #include "runtime/backends/reference/tree_sum.h"
 
 namespace lockstep::reference {
@@ -117,7 +118,16 @@ class Experts {
     }
     LOCKSTEP_TRY(rows.inner, combine(std::move(gate), up, rows.size()));
     for (float& v : rows.inner) v = round_to(in_[kX].type.dtype, v);
+    if (call_.node.has("rounds")) round_inner(rows.inner);
     return rows;
+  }
+
+  /// Rounds what down reads.
+  void round_inner(std::vector<float>& inner) const {
+    const CodeRounding how{call_.node.has("rounds", "e4m3"), call_.node.integer_or("rounds_group", width_)};
+    for (size_t i = 0; i < inner.size(); i += static_cast<size_t>(width_)) {
+      round_row({inner.data() + i, static_cast<size_t>(width_)}, how, inner.data() + i);
+    }
   }
 
   Result<std::vector<float>> combine(std::vector<float> gate, const std::vector<float>& up, int64_t rows) const {

@@ -7,8 +7,7 @@
 
 #include "runtime/backends/reference/activations.h"
 #include "runtime/backends/reference/kernels.h"
-#include "runtime/core/cache_rows.h"
-#include "runtime/core/weight_format.h"
+#include "runtime/backends/reference/rounding.h"
 
 namespace lockstep::reference {
 
@@ -112,34 +111,13 @@ Result<void> cut_off(const Call& call, const Environment&) {
   return ok();
 }
 
-namespace {
-
-/// The group's scale: its largest magnitude over `most`; NaN or 0 as in OPERATIONS.md.
-float scale_of(std::span<const float> group, float most) {
-  float largest = 0.0f;
-  for (const float value : group) {
-    if (!std::isfinite(value)) return std::numeric_limits<float>::quiet_NaN();
-    largest = std::max(largest, std::abs(value));
-  }
-  return largest < 0x1p-100f ? 0.0f : largest / most;
-}
-
-}  // namespace
-
 Result<void> fake_quantise(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
-  const bool is_e4m3 = call.node.has("codes", "e4m3");
-  const float most = is_e4m3 ? 448.0f : 127.0f;
-  const int64_t width = x.columns(), group = call.node.integer_or("group", std::max<int64_t>(width, 1));
-  for (int64_t i = 0; i < x.elements();) {
-    const int64_t count = std::min(group, width - i % width);
-    const std::span<const float> values(x.floats() + i, static_cast<size_t>(count));
-    const float scale = call.operands.size() > 1 ? call.operands[1].floats()[0] : scale_of(values, most);
-    for (const float value : values) {
-      const float code = std::isnan(value) ? value : std::clamp(value / scale, -most, most);
-      const float rounded = is_e4m3 && !std::isnan(code) ? e4m3_value(to_e4m3(code)) : std::nearbyint(code);
-      call.result->floats()[i++] = scale == 0.0f ? 0.0f : rounded * scale;
-    }
+  const int64_t width = x.columns();
+  const float* const scale = call.operands.size() > 1 ? call.operands[1].floats() : nullptr;
+  const CodeRounding how{call.node.has("codes", "e4m3"), call.node.integer_or("group", width), scale};
+  for (int64_t i = 0; i < x.elements(); i += width) {
+    round_row({x.floats() + i, static_cast<size_t>(width)}, how, call.result->floats() + i);
   }
   return ok();
 }

@@ -82,6 +82,7 @@ struct Layer {
   std::string activation = "silu";
   bool has_biases = false;
   bool routes_on_inputs = false;
+  std::optional<graph::Rounding> rounding = std::nullopt;
 
   int64_t leaves() const { return by_expert ? experts : (columns + block - 1) / block; }
 };
@@ -140,7 +141,8 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
                                .split = split,
                                .block = layer.by_expert ? 1 : layer.block,
                                .activation = layer.activation,
-                               .routes_on_inputs = layer.routes_on_inputs};
+                               .routes_on_inputs = layer.routes_on_inputs,
+                               .rounding = layer.rounding};
   if (layer.activation == "clamped_swiglu") options.limit = 3, options.alpha = 1.702;
   const ValueId roots = b.builder.moe_experts(std::move(operands), options);
   b.builder.output("roots", roots);
@@ -187,6 +189,21 @@ TEST_P(Experts, TakeRoutesOnTheirInputs) {
   for (const bool by_expert : {false, true}) {
     for (const int64_t rows : {5, 40}) {
       const Layer layer{.rows = rows, .chosen = 3, .by_expert = by_expert, .routes_on_inputs = true};
+      expect_conforms(backend(), case_of(layer, dtype(), BlockSplit{{0, layer.leaves()}}, 0), tolerance());
+    }
+  }
+}
+
+TEST_P(Experts, RoundWhatTheyMultiply) {
+  if (dtype() != DType::kFloat32) GTEST_SKIP() << "rounded inputs are float32";
+  if (!backend().make(/*threads=*/1).value()->capabilities().rounded_experts)
+    GTEST_SKIP() << "the backend refuses them";
+  for (const graph::Rounding& rounding :
+       {graph::Rounding{"int8", std::nullopt}, {"e4m3", std::nullopt}, {"e4m3", 16}, {"int8", 7}}) {
+    for (const int64_t rows : {1, 5, 40}) {
+      SCOPED_TRACE(testing::Message() << rounding.codes << " in groups of " << rounding.group.value_or(0) << ", "
+                                      << rows << " rows");
+      const Layer layer{.rows = rows, .columns = 40, .chosen = 3, .by_expert = true, .rounding = rounding};
       expect_conforms(backend(), case_of(layer, dtype(), BlockSplit{{0, layer.leaves()}}, 0), tolerance());
     }
   }

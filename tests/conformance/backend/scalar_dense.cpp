@@ -241,24 +241,32 @@ double nearest_e4m3(double value) {
   return nearest;
 }
 
+void round_to_codes(Numbers& row, bool is_e4m3, int64_t group, std::optional<float> given) {
+  const double most = is_e4m3 ? 448 : 127;
+  for (int64_t begin = 0, end = 0; begin < std::ssize(row); begin = end) {
+    end = std::min(begin + group, std::ssize(row));
+    double largest = 0;
+    for (int64_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(row[static_cast<size_t>(i)]));
+    // In float32, so that rounding meets the same ties.
+    const float scale = given.value_or(static_cast<float>(largest) / static_cast<float>(most));
+    for (int64_t i = begin; i < end; ++i) {
+      double& value = row[static_cast<size_t>(i)];
+      const double code = std::clamp<double>(static_cast<float>(value) / scale, -most, most);
+      value = scale == 0 ? 0 : (is_e4m3 ? nearest_e4m3(code) : std::nearbyint(code)) * scale;
+    }
+  }
+}
+
 void fake_quantise(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);
-  const bool is_e4m3 = node.has("codes", "e4m3");
-  const int64_t group = node.integer_or("group", x.columns());
+  std::optional<float> scale;
+  if (node.operands.size() > 1) scale = static_cast<float>(rank.operand(node, 1).v[0]);
   for (int64_t r = 0; r < x.rows(); ++r) {
-    for (int64_t i = 0; i < x.columns(); ++i) {
-      double largest = 0;
-      const int64_t begin = i / group * group;
-      for (int64_t k = begin; k < std::min(begin + group, x.columns()); ++k)
-        largest = std::max(largest, std::abs(x.at(r, k)));
-      const double most = is_e4m3 ? 448 : 127;
-      // In float32, so that rounding meets the same ties.
-      const float scale = node.operands.size() > 1 ? static_cast<float>(rank.operand(node, 1).v[0])
-                                                   : static_cast<float>(largest) / static_cast<float>(most);
-      const double code = std::clamp<double>(static_cast<float>(x.at(r, i)) / scale, -most, most);
-      y.at(r, i) = scale == 0 ? 0 : (is_e4m3 ? nearest_e4m3(code) : std::nearbyint(code)) * scale;
-    }
+    Numbers row;
+    for (int64_t i = 0; i < x.columns(); ++i) row.push_back(x.at(r, i));
+    round_to_codes(row, node.has("codes", "e4m3"), node.integer_or("group", x.columns()), scale);
+    for (int64_t i = 0; i < x.columns(); ++i) y.at(r, i) = row[static_cast<size_t>(i)];
   }
 }
 

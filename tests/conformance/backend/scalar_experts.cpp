@@ -49,6 +49,9 @@ void add_expert(Rank& rank, const graph::Node& node, int64_t expert, Range colum
   const auto hidden = static_cast<int64_t>(sum.size());
   Numbers inner;
   for (int64_t c = columns.begin; c < columns.end; ++c) inner.push_back(inner_of(rank, node, t, expert, c));
+  if (node.has("rounds")) {
+    round_to_codes(inner, node.has("rounds", "e4m3"), node.integer_or("rounds_group", std::ssize(inner)), std::nullopt);
+  }
   for (int64_t i = 0; i < hidden; ++i) {
     const bool has_bias = with_bias && node.operands.size() > kDownBias;
     double value = has_bias ? rank.operand(node, kDownBias).at(0, expert * hidden + i) : 0.0;

@@ -113,33 +113,46 @@ TEST(ServedSpec, ServesMatricesIn8BitsByGroups) {
   EXPECT_THAT(architecture_line(spec, DType::kBFloat16), HasSubstr("bf16, int8:32 weights"));
 }
 
-/// `config` as compressed-tensors' W8A8 with activations quantised by token.
-std::string with_rounded_inputs(std::string_view config) {
-  return fmt::format("{}, {}", config.substr(0, config.rfind('}')), R"("quantization_config": {
+/// `config` as compressed-tensors' W8A8 with activations quantised by token, and as static FP8.
+constexpr std::string_view kW8A8 = R"("quantization_config": {
     "quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {
       "targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": true},
-      "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true}}}}})");
-}
+      "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true}}}}})";
+constexpr std::string_view kStaticFp8 =
+    R"("quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}})";
 
-/// Plans the model of `config` with inputs rounded by token.
-Result<Plan> planned_with_rounded_inputs(std::string_view config, partition::GqaMode gqa, const ModelOptions& options) {
-  const TinyModel files(with_rounded_inputs(config));
+/// Plans the model of `config` with a quantization config.
+Result<Plan> planned_with_rounded_inputs(std::string_view config, partition::GqaMode gqa, const ModelOptions& options,
+                                         bool rounded_experts = true, std::string_view quantisation = kW8A8) {
+  const TinyModel files(fmt::format("{}, {}", config.substr(0, config.rfind('}')), quantisation));
   EngineOptions engine;
   engine.partition.gqa = gqa;
   device::Capabilities backend;
   backend.coded_weights = device::CodedWeights::kAll;
+  backend.rounded_experts = rounded_experts;
   return plan_models(Model::open(files.path(), options).value(), engine, /*ranks=*/2, backend);
 }
 
-TEST(ServedSpec, RoundsInputsOfProductsButNotOfExperts) {
+TEST(ServedSpec, RoundsInputsOfProductsAndExperts) {
   using enum partition::GqaMode;
-  EXPECT_TRUE(planned_with_rounded_inputs(kTinyLlama, kAuto, {}).has_value());
-  expect_refused(planned_with_rounded_inputs(kTinyLlama, kAllGather, {}), ErrorKind::kUnsupported,
-                 "--gqa: found all-gather");
-  expect_refused(planned_with_rounded_inputs(kTinyMixtral, kAuto, {}), ErrorKind::kUnsupported,
-                 "add --activations elements");
+  for (const partition::GqaMode gqa : {kAuto, kAllGather}) {
+    EXPECT_TRUE(planned_with_rounded_inputs(kTinyLlama, gqa, {}).has_value());
+    const auto plan = planned_with_rounded_inputs(kTinyMixtral, gqa, {});
+    ASSERT_TRUE(plan.has_value()) << plan.error().message;
+    EXPECT_EQ(plan.value().model.partition.expert_split, partition::ExpertSplit::kWhole);
+  }
+}
+
+TEST(ServedSpec, RefusesRoundedInputsThatItCannotShare) {
+  using enum partition::GqaMode;
   const ModelOptions unrounded{.activations = ActivationFormat::kElements};
-  EXPECT_TRUE(planned_with_rounded_inputs(kTinyMixtral, kAuto, unrounded).has_value());
+  expect_refused(planned_with_rounded_inputs(kTinyMixtral, kAuto, {}, /*rounded_experts=*/false),
+                 ErrorKind::kUnsupported, "found experts whose inputs are rounded, expected a backend");
+  EXPECT_TRUE(planned_with_rounded_inputs(kTinyMixtral, kAuto, unrounded, /*rounded_experts=*/false).has_value());
+  expect_refused(planned_with_rounded_inputs(kTinyLlama, kAllGather, {}, true, kStaticFp8), ErrorKind::kUnsupported,
+                 "--gqa: found all-gather");
+  expect_refused(planned_with_rounded_inputs(kTinyMixtral, kAuto, {}, true, kStaticFp8), ErrorKind::kUnsupported,
+                 "scales of the files");
 }
 
 TEST(ServedSpec, RefusesGroupsThatMakeNoSense) {
