@@ -1,6 +1,9 @@
-"""What a rank's process needs at most: prompts in chunks need less memory than prompts in one piece."""
+"""What a rank's process needs at most: prompts in chunks need less memory than prompts in one piece, and loading needs
+the rank's packed slice and one tensor."""
 import program
 
+LARGEST_TENSOR = 49152 * 576 * 2  # the embedding, as the file has it
+PROGRAM_ITSELF = 40 << 20  # its code and libraries, the tokenizer
 PROMPT = [(7 * place) % 40000 + 100 for place in range(1536)]
 
 
@@ -19,6 +22,14 @@ class Memory(program.Folder):
         saved = workspace_of_whole - workspace_of_chunk
         self.assertGreater(saved, 16 << 20)
         self.assertLess(chunked, whole - saved / 2)  # other memory of the process varies a little
+
+    def test_loading_holds_the_packed_slice_and_one_tensor(self):
+        for options, ranks in (((), 1), (("--weights", "q4"), 1), (("--weights", "q4"), 2), (("--weights", "int8"), 2)):
+            with self.subTest(options=options, ranks=ranks):
+                answer = self.answer_of("--ids-file", self.ids_file([[1, 2]]), "--max-new-tokens", 1, *options,
+                                        ranks=ranks)
+                for rank in answer["memory"]["ranks"]:
+                    self.assertLess(rank["peak_resident_loading"], rank["weights"] + LARGEST_TENSOR + PROGRAM_ITSELF)
 
 
 if __name__ == "__main__":
