@@ -33,7 +33,6 @@ class ColumnCodedTensor final : public CodedTensor {
   explicit ColumnCodedTensor(CodedColumnsLayout layout) : layout_(std::move(layout)) {}
 
   const WeightFormat& format() const override { return layout_.format; }
-  std::span<const int32_t> order() const override { return layout_.order; }
   Result<void> read(const StoredFiles& files, Range rows, Range columns, CodedRows dst) const override;
   int64_t rows_at_once() const override;
   void expect(const StoredFiles& files, Range rows, Range columns) const override;

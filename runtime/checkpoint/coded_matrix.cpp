@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/coded_columns.h"
 #include "runtime/checkpoint/coded_parts.h"
 #include "runtime/checkpoint/coded_rows.h"
+#include "runtime/checkpoint/sorted_columns.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -51,7 +52,7 @@ class Opener {
   Result<int64_t> columns_of_words(const CodedPart& words, const CodedRowsLayout& layout) const;
   Result<CodedMatrix> finish(CodedRowsLayout layout, int64_t rows, int64_t columns);
   CodedMatrix describe(std::shared_ptr<const CodedTensor> codes, const CodedPart& part, int64_t rows, int64_t columns,
-                       ScaleType scales, bool ordered) const;
+                       ScaleType scales, std::span<const int32_t> group_of) const;
 
   const StoredFiles& files_;
   const std::string& module_;
@@ -92,15 +93,16 @@ Result<std::vector<int32_t>> Opener::read_order(std::string_view name, int64_t c
 }
 
 CodedMatrix Opener::describe(std::shared_ptr<const CodedTensor> codes, const CodedPart& part, int64_t rows,
-                             int64_t columns, ScaleType scales, bool ordered) const {
+                             int64_t columns, ScaleType scales, std::span<const int32_t> group_of) const {
   CodedMatrix matrix{.format = how_.format, .rows = rows, .columns = columns};
   matrix.format.weights.scale = scales;
-  matrix.format.ordered = ordered;
+  matrix.format.ordered = !group_of.empty();
   matrix.entry = files_.tensors().find(part.name)->second;
   matrix.entry.format = codes->format();
   matrix.entry.type = {DType::kFloat32, Shape{rows, columns}};
   matrix.entry.can_be_read = true;
   const WeightFormat stored = matrix.format.of_columns(columns);
+  matrix.group_of.assign(group_of.begin(), group_of.end());
   const int64_t groups = rounded_up(columns, stored.group);
   matrix.entry.bytes = rounded_up(rows * (columns * stored.bits + groups * overhead_bits(stored)), 8);
   matrix.codes = std::move(codes);
@@ -135,12 +137,12 @@ Result<CodedMatrix> Opener::columns_in_words() {
       LOCKSTEP_TRY_VOID(require_shape(*layout.positions, columns, 1));
     }
   }
-  const bool ordered = !layout.order.empty();
-  if (ordered) layout.format.group = 1;
+  const std::vector<int32_t> group_of = layout.order;
+  if (!group_of.empty()) layout.format.group = 1;
   const CodedPart codes = layout.codes;
   const ScaleType scales = layout.format.scale;
   const int64_t count = layout.outputs.count;
-  return describe(std::make_shared<ColumnCodedTensor>(std::move(layout)), codes, count, columns, scales, ordered);
+  return describe(std::make_shared<ColumnCodedTensor>(std::move(layout)), codes, count, columns, scales, group_of);
 }
 
 // ---- compressed-tensors, FP8 ----
@@ -185,12 +187,12 @@ Result<CodedMatrix> Opener::finish(CodedRowsLayout layout, int64_t rows, int64_t
   if (has("weight_g_idx") && layout.scales.columns > 1) {
     LOCKSTEP_TRY(layout.order, read_order("weight_g_idx", columns, layout.scales.columns));
   }
-  const bool ordered = !layout.order.empty();
-  if (ordered) layout.format.group = 1;
+  const std::vector<int32_t> group_of = layout.order;
+  if (!group_of.empty()) layout.format.group = 1;
   const CodedPart codes = layout.codes;
   const ScaleType scales = layout.format.scale;
   const int64_t count = layout.outputs.count;
-  return describe(std::make_shared<RowCodedTensor>(std::move(layout)), codes, count, columns, scales, ordered);
+  return describe(std::make_shared<RowCodedTensor>(std::move(layout)), codes, count, columns, scales, group_of);
 }
 
 Result<CodedMatrix> Opener::rows_in_words() {
@@ -239,6 +241,16 @@ Result<CodedMatrix> Opener::rows_of_small_floats(std::string_view codes) {
 }
 
 }  // namespace
+
+void sort_columns(CodedMatrix& matrix) {
+  const WeightFormat format = matrix.format.of_columns(matrix.columns);
+  WeightFormat sorted = matrix.codes->format();
+  sorted.group = format.group;
+  std::vector<int32_t> order = order_by_group(matrix.group_of, format.group);
+  if (order.empty()) return;
+  matrix.codes = std::make_shared<SortedColumns>(std::move(matrix.codes), sorted, std::move(order));
+  matrix.entry.format = sorted;
+}
 
 Result<std::optional<CodedMatrix>> open_coded_matrix(const StoredFiles& files, const std::string& module,
                                                      const QuantisedModule& how, const ChooseOutputs& choose) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/coded_tensor.h"
 #include "runtime/checkpoint/module_rules.h"
@@ -18,10 +19,14 @@ namespace lockstep::checkpoint {
 struct CodedMatrix {
   std::shared_ptr<const CodedTensor> codes;  // shared by copies of a stored tensor
   MatrixFormat format;                       // with the type of the stored scales
+  std::vector<int32_t> group_of;             // of each column, if not by position; groups of `codes` are then of one
   int64_t rows = 0;
   int64_t columns = 0;
   TensorEntry entry;  // of the codes in the file
 };
+
+/// Sorts the columns of a matrix with `group_of` by group, if all groups have the size of its format. @pure
+void sort_columns(CodedMatrix& matrix);
 
 /// Which of all outputs are the rows; fails if they cannot be divided so.
 using ChooseOutputs = std::function<Result<OutputRows>(int64_t outputs)>;

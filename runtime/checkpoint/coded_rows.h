@@ -34,7 +34,6 @@ class RowCodedTensor final : public CodedTensor {
   explicit RowCodedTensor(CodedRowsLayout layout) : layout_(std::move(layout)) {}
 
   const WeightFormat& format() const override { return layout_.format; }
-  std::span<const int32_t> order() const override { return layout_.order; }
   Result<void> read(const StoredFiles& files, Range rows, Range columns, CodedRows dst) const override;
   void expect(const StoredFiles& files, Range rows, Range columns) const override;
 

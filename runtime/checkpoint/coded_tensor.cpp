@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/coded_tensor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "runtime/core/check.h"
@@ -11,10 +12,9 @@ namespace {
 
 constexpr int64_t kBufferElements = int64_t{1} << 19;
 
-}  // namespace
-
-Result<void> read_decoded(const StoredFiles& files, const CodedTensor& tensor, Range rows, Range columns, DType dtype,
-                          std::span<std::byte> dst) {
+/// Reads columns in the order of `read`.
+Result<void> read_in_order(const StoredFiles& files, const CodedTensor& tensor, Range rows, Range columns, DType dtype,
+                           std::span<std::byte> dst) {
   const WeightFormat& format = tensor.format();
   const int64_t width = columns.size(), first = columns.begin / format.group;
   const int64_t groups = (columns.end + format.group - 1) / format.group - first;
@@ -44,6 +44,31 @@ Result<void> read_decoded(const StoredFiles& files, const CodedTensor& tensor, R
       convert_elements(reinterpret_cast<const std::byte*>(row.data()), DType::kFloat32, dst.data(), dtype, row.size());
       dst = dst.subspan(row_bytes);
     }
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> read_decoded(const StoredFiles& files, const CodedTensor& tensor, Range rows, Range columns, DType dtype,
+                          std::span<std::byte> dst) {
+  const std::span<const int32_t> order = tensor.order();
+  if (order.empty()) return read_in_order(files, tensor, rows, columns, dtype, dst);
+  const size_t size = size_of(dtype), row_bytes = static_cast<size_t>(columns.size()) * size;
+  const int64_t most = std::max<int64_t>(1, kBufferElements / std::ssize(order));
+  std::vector<std::byte> all;
+  for (Range part = rows; part.begin < rows.end; part.begin = part.end) {
+    part.end = std::min(part.begin + most, rows.end);
+    all.resize(static_cast<size_t>(part.size()) * order.size() * size);
+    LOCKSTEP_TRY_VOID(read_in_order(files, tensor, part, {0, std::ssize(order)}, dtype, all));
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i] < columns.begin || order[i] >= columns.end) continue;
+      std::byte* to = dst.data() + static_cast<size_t>(order[i] - columns.begin) * size;
+      for (size_t row = 0; row < static_cast<size_t>(part.size()); ++row, to += row_bytes) {
+        std::memcpy(to, all.data() + (row * order.size() + i) * size, size);
+      }
+    }
+    dst = dst.subspan(static_cast<size_t>(part.size()) * row_bytes);
   }
   return ok();
 }

@@ -18,8 +18,7 @@ class CodedTensor {
 
   virtual const WeightFormat& format() const = 0;
 
-  /// The stored group of each column, if it does not follow from the column's position (act-order); else empty. The
-  /// format then has groups of one column, each with the scale of its stored group.
+  /// Column i of what `read` gives is column order[i] of the matrix; empty: column i.
   virtual std::span<const int32_t> order() const { return {}; }
 
   /// As `Checkpoint::read_codes`; ranges are valid, and sizes of `dst` match. @blocking (disk)
@@ -32,7 +31,8 @@ class CodedTensor {
   virtual void expect(const StoredFiles& files, Range rows, Range columns) const = 0;
 };
 
-/// Reads a part of a matrix in codes as elements of `dtype`, row-major, into `dst`. @blocking (disk)
+/// Reads a part of a matrix in codes as elements, columns in the order of the matrix, of `dtype`, row-major, into
+/// `dst`. @blocking (disk)
 Result<void> read_decoded(const StoredFiles& files, const CodedTensor& tensor, Range rows, Range columns, DType dtype,
                           std::span<std::byte> dst);
 

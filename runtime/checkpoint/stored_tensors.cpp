@@ -41,6 +41,7 @@ class Resolver {
   Result<void> add(std::string_view before, std::string_view stored_before, const StoredForm& form, int64_t layer);
   Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
   Result<void> add_coded(const std::string& canonical, const std::string& module, const StoredForm& form);
+  void add_order(const std::string& canonical, const CodedMatrix& matrix);
   Result<void> refuse_scaled_activations() const;
   Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
   Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
@@ -161,9 +162,13 @@ Result<void> Resolver::add_coded(const std::string& canonical, const std::string
     matrix->codes = std::make_shared<TransposedHeads>(std::move(matrix->codes), rows, matrix->columns);
     matrix->entry.type.shape = {heads * matrix->columns, rows};
     matrix->entry.format = matrix->codes->format();
+  } else if (!matrix->group_of.empty()) {
+    sort_columns(*matrix);
   }
-  coded_.emplace(canonical, matrix->format);
+  const bool is_sorted = !matrix->codes->order().empty();
+  if (is_sorted || matrix->group_of.empty()) coded_.emplace(canonical, matrix->format);
   const std::string name = module + ".weight";
+  if (is_sorted) add_order(canonical, *matrix);
   found_.emplace(canonical, StoredTensor{name, std::move(matrix->entry), {}, std::move(matrix->codes)});
   if (const auto scale = files_.tensors().find(module + ".input_scale"); scale != files_.tensors().end()) {
     TensorEntry entry = scale->second;
@@ -172,6 +177,16 @@ Result<void> Resolver::add_coded(const std::string& canonical, const std::string
     found_.emplace(of_input, as_it_is(scale->first, entry));
   }
   return ok();
+}
+
+/// Records the order of the columns of the matrix `canonical`.
+void Resolver::add_order(const std::string& canonical, const CodedMatrix& matrix) {
+  TensorEntry entry = matrix.entry;
+  entry.type = {DType::kFloat32, Shape{matrix.columns}};
+  entry.bytes = entry.type.bytes();
+  entry.format.reset();
+  const std::string name = canonical.substr(0, canonical.size() - kWeight.size()) + ".column_order";
+  found_.emplace(name, StoredTensor{.stored_name = name, .entry = entry, .codes = matrix.codes, .is_order = true});
 }
 
 /// Records the tensor `canonical` if the file holds it as `name` and no earlier form did.

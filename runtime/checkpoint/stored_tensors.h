@@ -14,6 +14,9 @@
 //     mlp.{gate,up,down}_proj.{weight [out,in],bias [out]}      an MLP without a gate has up and down
 //     mlp.router.{weight [experts,H],bias [experts]}
 //     mlp.experts.e.{gate,up,down}_proj.{weight [out,in],bias [out]}
+//
+// A matrix in codes whose columns are grouped by a list (act-order) is read with its columns sorted by group, if groups
+// have one size; ….column_order [in] has the number of each of these columns, a float.
 #pragma once
 
 #include <filesystem>

@@ -13,6 +13,15 @@ std::string both_names(std::string_view name, const StoredTensor& stored) {
   return name == stored.stored_name ? std::string(name) : fmt::format("{} ({})", name, stored.stored_name);
 }
 
+/// Writes the first numbers of `order` as `dtype`, as many as `dst` holds.
+Result<void> read_order(std::span<const int32_t> order, DType dtype, std::span<std::byte> dst) {
+  const std::vector<float> numbers(order.begin(),
+                                   order.begin() + static_cast<std::ptrdiff_t>(dst.size() / size_of(dtype)));
+  convert_elements(reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32, dst.data(), dtype,
+                   numbers.size());
+  return ok();
+}
+
 }  // namespace
 
 StoredTensor as_it_is(const std::string& name, const TensorEntry& entry) {
@@ -78,6 +87,7 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   const int64_t elements = rows.size() * columns.size();
   LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(elements) * size_of(dtype), name, dst.size(), elements);
   if (elements == 0) return ok();
+  if (stored->is_order) return read_order(stored->codes->order().subspan(static_cast<size_t>(rows.begin)), dtype, dst);
   if (stored->codes) return read_decoded(*files_, *stored->codes, rows, columns, dtype, dst);
   if (stored->added == 0.0f) return read_view(*files_, stored->view, rows, columns, dtype, dst);
   std::vector<float> values(static_cast<size_t>(elements));
@@ -107,6 +117,7 @@ int64_t ViewCheckpoint::rows_at_once(std::string_view name) const {
   const auto it = stored_.find(name);
   if (it == stored_.end()) return 1;
   const StoredTensor& stored = it->second;
+  if (stored.is_order) return 1;
   return stored.codes ? stored.codes->rows_at_once() : checkpoint::rows_at_once(stored.view);
 }
 
@@ -117,7 +128,7 @@ int64_t ViewCheckpoint::place_of(std::string_view name) const {
 
 void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges) const {
   const auto it = stored_.find(name);
-  if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2) return;
+  if (it == stored_.end() || !it->second.entry.can_be_read || ranges.size() > 2 || it->second.is_order) return;
   const StoredTensor& stored = it->second;
   const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
   const Range columns = ranges.size() < 2 ? Range{0, 1} : ranges[1];

@@ -22,6 +22,7 @@ struct StoredTensor {
   TensorView view;                                     // valid if `entry.can_be_read` and it has no codes
   std::shared_ptr<const CodedTensor> codes = nullptr;  // of a matrix with a format; shared by copies of this struct
   float added = 0.0f;                                  // what the file holds beyond the tensor's values
+  bool is_order = false;                               // the tensor is the order of the columns of `codes`
 };
 
 /// A stored tensor under its own name.

@@ -132,6 +132,8 @@ ValueId GraphBuilder::fake_quantise(ValueId x, std::string_view codes, std::opti
   return add_result(Op::kFakeQuantise, std::move(operands), std::move(attributes));
 }
 
+ValueId GraphBuilder::take_columns(ValueId x, ValueId order) { return add_result(Op::kTakeColumns, {x, order}, {}); }
+
 ValueId GraphBuilder::match_magnitude(ValueId x, ValueId like, double least) {
   return add_result(Op::kMatchMagnitude, {x, like}, {{"least", least}});
 }

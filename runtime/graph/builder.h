@@ -124,6 +124,8 @@ class GraphBuilder {
   ValueId soft_cap(ValueId x, double cap);
   /// max(x − (mean + deviations · standard deviation), 0) with the mean and deviation of each row.
   ValueId cut_off(ValueId x, double deviations);
+  /// The columns order[0], order[1], … of x.
+  ValueId take_columns(ValueId x, ValueId order);
   /// x times the root mean square of each row of `like`, divided by its own; a mean square counts as at least `least`.
   ValueId match_magnitude(ValueId x, ValueId like, double least);
   /// Σ (factors[:, first + i] + offset) · terms[i] for at most `kMostTerms` terms.

@@ -51,6 +51,7 @@ enum class Op {
   kMatchMagnitude,
   kWeightedSum,
   kFakeQuantise,
+  kTakeColumns,
   kRmsNorm,
   kLayerNorm,
   kRope,

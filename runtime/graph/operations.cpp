@@ -105,6 +105,7 @@ std::vector<Operation> make_operations() {
        {{"codes", kText}, {"group", kInteger, /*required=*/false}},
        "f32[R,N]",
        check_fake_quantise},
+      {Op::kTakeColumns, "take_columns", {{"x", "dt[R,N]"}, {"order", "f32[M]"}}, {}, "dt[R,M]"},
       {Op::kRmsNorm,
        "rms_norm",
        {{"x", "dt[R,W]"}, {"weight", "dt[d]", kOptional}},

@@ -26,6 +26,7 @@ bool keeps_rows(Op op) {
     case Op::kMatchMagnitude:
     case Op::kWeightedSum:
     case Op::kFakeQuantise:
+    case Op::kTakeColumns:
     case Op::kRmsNorm:
     case Op::kLayerNorm:
     case Op::kRope:

@@ -76,12 +76,25 @@ ValueId StepBuilder::weight(const std::string& name, const Shape& whole, std::ve
   return graph_.weight(name, {shape_.dtype, Shape(std::move(dims))}, {{name, std::move(ranges)}});
 }
 
+std::optional<checkpoint::MatrixFormat> StepBuilder::stored_format_of(const std::string& tensor) const {
+  const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
+  if (!stored) return stored;
+  const bool is_table = tensor == "model.embed_tokens.weight" || (spec_.tied_embeddings && tensor == "lm_head.weight");
+  if (stored->ordered && (is_table || tensor.find(".experts.") != std::string::npos)) return std::nullopt;
+  // Ranks that gather keys and values multiply rows of both at once; the bits must be those of ranks that do not.
+  const bool is_key = tensor.ends_with(".self_attn.k_proj.weight"),
+             is_value = tensor.ends_with(".self_attn.v_proj.weight");
+  if ((!is_key && !is_value) || spec_.query_heads == spec_.key_value_heads) return stored;
+  std::string other = tensor;
+  other[other.size() - std::string_view("k_proj.weight").size()] = is_key ? 'v' : 'k';
+  return stored->ordered || spec_.formats.of(other) != stored ? std::nullopt : stored;
+}
+
 std::optional<WeightFormat> StepBuilder::format_of(const std::string& tensor, int64_t columns,
                                                    std::optional<int64_t> leaf) const {
-  const std::optional<checkpoint::MatrixFormat> stored = spec_.formats.of(tensor);
-  if (!stored || stored->ordered) return std::nullopt;  // columns in another order: the checkpoint decodes them
+  const std::optional<checkpoint::MatrixFormat> stored = stored_format_of(tensor);
+  if (!stored) return std::nullopt;
   WeightFormat format = stored->of_columns(columns);
-  if (stored->ordered) format.group = 1;  // the scale of each column's own group
   // Elements that are quantised while they load have groups of their leaf, of which the last may be narrower.
   const bool is_int8 = stored->activations == checkpoint::ActivationFormat::kInt8ByGroup &&
                        format == WeightFormat{.bits = 8, .group = format.group};
@@ -97,7 +110,13 @@ std::optional<WeightFormat> StepBuilder::format_of(const std::vector<graph::Weig
   };
   const std::optional<WeightFormat> first = format(slices.front());
   const bool are_equal = std::ranges::all_of(slices, [&](const auto& slice) { return format(slice) == first; });
-  return are_equal ? first : std::nullopt;
+  const bool are_ordered = std::ranges::any_of(slices, [&](const auto& slice) { return is_ordered(slice.tensor); });
+  return are_equal && !are_ordered ? first : std::nullopt;
+}
+
+bool StepBuilder::is_ordered(const std::string& tensor) const {
+  const std::optional<checkpoint::MatrixFormat> stored = stored_format_of(tensor);
+  return stored && stored->ordered;
 }
 
 checkpoint::ActivationFormat StepBuilder::activation_format_of(const std::string& tensor) const {
@@ -236,21 +255,39 @@ ValueId StepBuilder::rounded_for(ValueId x, const std::string& tensor) {
   return rounded_.emplace(key, made).first->second;
 }
 
-ValueId StepBuilder::rounded_columns_for(ValueId x, const std::string& tensor, Range columns, int64_t whole,
-                                         const BlockSplit& blocks, int64_t block) {
+ValueId StepBuilder::in_order_of(ValueId x, ValueId weight, std::optional<Range> columns) {
+  const std::string tensor = tensor_of(weight);
+  if (!graph_.value(weight).format || !is_ordered(tensor)) {
+    return columns && columns->size() < graph_.type_of(x).shape[1] ? graph_.columns(x, *columns) : x;
+  }
+  const int64_t width = graph_.type_of(x).shape[1];
+  const Range taken = columns.value_or(Range{0, width});
+  const std::string name = tensor.substr(0, tensor.rfind('.')) + ".column_order";
+  tensors_.emplace(name, Shape{width});
+  return graph_.take_columns(x, graph_.weight(name, {DType::kFloat32, {taken.size()}}, {{name, {taken}}}));
+}
+
+ValueId StepBuilder::input_of(ValueId x, ValueId weight) {
+  return in_order_of(rounded_for(x, tensor_of(weight)), weight);
+}
+
+ValueId StepBuilder::own_columns_of(ValueId x, ValueId weight, Range columns, int64_t whole, const BlockSplit& blocks,
+                                    int64_t block) {
+  const std::string tensor = tensor_of(weight);
   const checkpoint::ActivationFormat format = activation_format_of(tensor);
-  const bool has_scale = !checkpoint::is_fixed(format) || format == checkpoint::ActivationFormat::kE4M3ByTensor;
-  if (has_scale || partition_.ranks() == 1) return rounded_for(x, tensor);
+  const bool shares_scale = checkpoint::is_fixed(format) && format != checkpoint::ActivationFormat::kE4M3ByTensor;
+  const bool is_in_order = !graph_.value(weight).format || !is_ordered(tensor);
+  if (partition_.ranks() == 1 || (is_in_order && !shares_scale)) return input_of(x, weight);
   std::vector<int64_t> parts;
   for (int rank = 0; rank < blocks.ranks(); ++rank) {
     const Range leaves = blocks.range_of(rank);
     parts.push_back(std::min(leaves.end * block, whole) - std::min(leaves.begin * block, whole));
   }
-  return graph_.columns(rounded_for(gathered(x, std::move(parts)), tensor), columns);
+  return in_order_of(rounded_for(gathered(x, std::move(parts)), tensor), weight, columns);
 }
 
 ValueId StepBuilder::product(ValueId x, ValueId weight, std::optional<ValueId> bias, std::optional<DType> result) {
-  const ValueId read = rounded_for(x, tensor_of(weight));
+  const ValueId read = input_of(x, weight);
   return graph_.linear(read, weight, bias, result.value_or(shape_.dtype), activations_of(weight));
 }
 
@@ -270,7 +307,7 @@ ValueId StepBuilder::column_parallel(ValueId x, const std::string& name, Range r
 StepBuilder::Partial StepBuilder::row_parallel(ValueId x, const std::string& name, Range columns, const Shape& whole,
                                                const BlockSplit& blocks, int64_t block, Bias bias) {
   const ValueId weights = matrix(name + ".weight", whole, {{0, whole[0]}, columns}, block);
-  const ValueId read = rounded_columns_for(x, name + ".weight", columns, whole[1], blocks, block);
+  const ValueId read = own_columns_of(x, weights, columns, whole[1], blocks, block);
   const BlockSplit& split = sums_by_rank() ? rank_blocks_ : blocks;
   const int64_t leaf = sums_by_rank() ? columns.size() : block;
   return {graph_.linear_blocks(read, weights, split, leaf, activations_of(weights)), &split,

@@ -107,6 +107,10 @@ class StepBuilder {
   /// The format of several slices, of one or more tensors; empty if they have not all the same.
   std::optional<WeightFormat> format_of(const std::vector<graph::WeightSlice>& slices,
                                         std::optional<int64_t> leaf = std::nullopt) const;
+  /// The format of a matrix that products multiply in codes.
+  std::optional<checkpoint::MatrixFormat> stored_format_of(const std::string& tensor) const;
+  /// Whether the columns of a matrix in codes have another order than those of x.
+  bool is_ordered(const std::string& tensor) const;
   checkpoint::ActivationFormat activation_format_of(const std::string& tensor) const;
   /// The type of a matrix and its bias: float32 where the product reads codes times their scale.
   DType product_type(const std::string& tensor) const;
@@ -118,9 +122,14 @@ class StepBuilder {
   graph::ValueId rounded_for(graph::ValueId x, const std::string& tensor);
   /// How it is rounded; a scale that the files hold is not among it.
   std::optional<graph::Rounding> rounding_for(const std::string& tensor) const;
-  /// The same of this rank's columns of x, with the scales of all ranks' columns; parameters as in `row_parallel`.
-  graph::ValueId rounded_columns_for(graph::ValueId x, const std::string& tensor, Range columns, int64_t whole,
-                                     const BlockSplit& blocks, int64_t block);
+  /// The columns of x, or `columns` of them, in the order of those of a matrix in codes.
+  graph::ValueId in_order_of(graph::ValueId x, graph::ValueId weight, std::optional<Range> columns = std::nullopt);
+  /// x as the product with `weight` reads it.
+  graph::ValueId input_of(graph::ValueId x, graph::ValueId weight);
+  /// The same for this rank's columns of all, gathered if a scale or the order needs them; parameters as in
+  /// `row_parallel`.
+  graph::ValueId own_columns_of(graph::ValueId x, graph::ValueId weight, Range columns, int64_t whole,
+                                const BlockSplit& blocks, int64_t block);
   /// Rows `rows` of the bias of column-parallel products.
   graph::ValueId bias_rows(const std::string& name, int64_t whole, Range rows);
   /// x · wᵀ (+ bias), w with elements or in codes.

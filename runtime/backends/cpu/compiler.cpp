@@ -167,6 +167,7 @@ Result<void> Compiler::lower(const Node& node) {
     case Op::kCutOff:
     case Op::kMatchMagnitude:
     case Op::kFakeQuantise:
+    case Op::kTakeColumns:
     case Op::kRmsNorm:
     case Op::kLayerNorm: lower_rowwise(node); break;
     case Op::kRope: lower_rope(node); break;

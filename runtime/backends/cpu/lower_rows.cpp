@@ -1,10 +1,28 @@
 // Lowering of row-wise operations: lookups, norms, joins, slices.
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "runtime/backends/cpu/compiler.h"
 
 namespace lockstep::cpu {
+namespace {
+
+template <typename Bits>
+void take_columns(const std::byte* x, int64_t width, std::span<const float> order, std::byte* dst) {
+  const auto* const from = reinterpret_cast<const Bits*>(x);
+  auto* to = reinterpret_cast<Bits*>(dst);
+  const auto last = static_cast<float>(width - 1);
+  for (const float number : order) *to++ = from[static_cast<int64_t>(std::min(last, std::max(0.0f, number)))];
+}
+
+/// Columns order[0], order[1], … of x, which has `width`; a number that is none counts as 0.
+void take_columns(ConstRow x, int64_t width, std::span<const float> order, std::byte* dst) {
+  if (size_of(x.dtype) == sizeof(uint16_t)) return take_columns<uint16_t>(x.data, width, order, dst);
+  take_columns<uint32_t>(x.data, width, order, dst);
+}
+
+}  // namespace
 
 Result<void> Compiler::lower_embedding(const Node& node) {
   const graph::Value& table = graph_.value(node.operands[1]);
@@ -100,6 +118,11 @@ Compiler::RowWork Compiler::row_work(const Node& node) const {
                                .scale = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr};
     return [=, fake_quantise = kernels_.fake_quantise](int64_t row, std::byte* dst) {
       fake_quantise(x.const_row(row), reinterpret_cast<float*>(dst), like.columns, how);
+    };
+  }
+  if (node.op == graph::Op::kTakeColumns) {
+    return [=, order = operand(node, 1).as<float>()](int64_t row, std::byte* dst) {
+      take_columns(x.const_row(row), x.columns, {order, static_cast<size_t>(like.columns)}, dst);
     };
   }
   const double epsilon = node.number("epsilon");

@@ -32,6 +32,7 @@ Kernel kernel_of(graph::Op op) {
     case graph::Op::kSoftCap: return soft_cap;
     case graph::Op::kCutOff: return cut_off;
     case graph::Op::kFakeQuantise: return fake_quantise;
+    case graph::Op::kTakeColumns: return take_columns;
     case graph::Op::kMatchMagnitude: return match_magnitude;
     case graph::Op::kWeightedSum: return weighted_sum;
     case graph::Op::kRmsNorm: return rms_norm;

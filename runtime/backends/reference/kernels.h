@@ -49,6 +49,7 @@ Result<void> first_rows(const Call& call, const Environment&);
 // rowwise.cpp
 Result<void> cut_off(const Call& call, const Environment&);
 Result<void> fake_quantise(const Call& call, const Environment&);
+Result<void> take_columns(const Call& call, const Environment&);
 Result<void> match_magnitude(const Call& call, const Environment&);
 Result<void> weighted_sum(const Call& call, const Environment&);
 Result<void> rms_norm(const Call& call, const Environment&);

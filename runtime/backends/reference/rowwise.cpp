@@ -122,6 +122,19 @@ Result<void> fake_quantise(const Call& call, const Environment&) {
   return ok();
 }
 
+Result<void> take_columns(const Call& call, const Environment&) {
+  const Tensor& x = call.operands[0];
+  const int64_t width = x.columns(), count = call.result->columns();
+  for (int64_t r = 0; r < x.rows(); ++r) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float number = call.operands[1].floats()[i];
+      const auto column = static_cast<int64_t>(std::isnan(number) ? 0 : std::clamp<float>(number, 0, width - 1));
+      call.result->floats()[r * count + i] = x.floats()[r * width + column];
+    }
+  }
+  return ok();
+}
+
 Result<void> match_magnitude(const Call& call, const Environment&) {
   const Tensor& x = call.operands[0];
   const int64_t width = x.columns();

@@ -74,6 +74,21 @@ TEST_P(CodedProducts, MultiplyByWeightsInCodes) {
   }
 }
 
+TEST_P(CodedProducts, TakeColumnsInTheOrderOfAWeight) {
+  if (!has_all_formats()) GTEST_SKIP() << backend().name << " does not multiply by all formats";
+  for (const int64_t columns : {1, 33, 1025}) {
+    for (const int64_t taken : {int64_t{1}, columns / 2 + 1, columns + 3}) {
+      SCOPED_TRACE(testing::Message() << taken << " of " << columns << " columns");
+      CaseBuilder b(header(/*rows=*/5));
+      std::vector<double> order;
+      for (int64_t i = 0; i < taken; ++i) order.push_back(static_cast<double>((i * 7 + 3) % columns));
+      const ValueId numbers = b.weight("order", tensor(DType::kFloat32, {taken}, order));
+      b.builder.output("y", b.builder.take_columns(b.input("x", random({5, columns}, 1)), numbers));
+      expect_case_conforms(std::move(b).finish());
+    }
+  }
+}
+
 TEST_P(CodedProducts, EmbedFromATableInCodesThatTheHeadMultiplies) {
   if (!has_all_formats()) GTEST_SKIP() << backend().name << " does not multiply by all formats";
   for (const WeightFormat& format : kFormats) {

@@ -270,6 +270,16 @@ void fake_quantise(Rank& rank, const graph::Node& node) {
   }
 }
 
+void take_columns(Rank& rank, const graph::Node& node) {
+  const Array& x = rank.operand(node, 0);
+  const Array& order = rank.operand(node, 1);
+  Array& y = rank.result(node);
+  for (int64_t r = 0; r < y.rows(); ++r) {
+    for (int64_t i = 0; i < y.columns(); ++i)
+      y.at(r, i) = x.at(r, static_cast<int64_t>(order.v[static_cast<size_t>(i)]));
+  }
+}
+
 void match_magnitude(Rank& rank, const graph::Node& node) {
   const Array& x = rank.operand(node, 0);
   Array& y = rank.result(node);

@@ -72,6 +72,7 @@ void run_local(Rank& rank, const graph::Node& node) {
     case graph::Op::kSoftCap: return soft_cap(rank, node);
     case graph::Op::kCutOff: return cut_off(rank, node);
     case graph::Op::kFakeQuantise: return fake_quantise(rank, node);
+    case graph::Op::kTakeColumns: return take_columns(rank, node);
     case graph::Op::kMatchMagnitude: return match_magnitude(rank, node);
     case graph::Op::kWeightedSum: return weighted_sum(rank, node);
     case graph::Op::kRmsNorm: return rms_norm(rank, node);

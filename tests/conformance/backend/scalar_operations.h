@@ -66,6 +66,7 @@ void cut_off(Rank& rank, const graph::Node& node);
 /// Rounds `row` to codes in 8 bits, in groups of `group` columns, with their own scales or the given one.
 void round_to_codes(Numbers& row, bool is_e4m3, int64_t group, std::optional<float> given);
 void fake_quantise(Rank& rank, const graph::Node& node);
+void take_columns(Rank& rank, const graph::Node& node);
 void match_magnitude(Rank& rank, const graph::Node& node);
 void weighted_sum(Rank& rank, const graph::Node& node);
 void rms_norm(Rank& rank, const graph::Node& node);

@@ -56,9 +56,25 @@ std::vector<float> decoded(const Checkpoint& checkpoint, const std::string& name
   return values;
 }
 
+/// The elements of `values` (of the matrix `shape`) with their columns as codes are read: sorted by group, where a
+/// list divides them into groups.
+std::vector<float> in_order_of_codes(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
+                                     const std::vector<float>& values) {
+  const std::string order_name = name.substr(0, name.rfind('.')) + ".column_order";
+  if (!checkpoint.contains(order_name)) return values;
+  const std::vector<float> order = read_part(checkpoint, order_name, {shape[1]}, {{0, shape[1]}});
+  std::vector<float> sorted;
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    for (const float column : order)
+      sorted.push_back(values[static_cast<size_t>(row * shape[1]) + static_cast<size_t>(column)]);
+  }
+  return sorted;
+}
+
 /// Any rows and columns of a matrix are those of the whole, as elements and in codes.
 void expect_parts(const Checkpoint& checkpoint, const std::string& name, const Shape& shape,
                   const std::vector<float>& values) {
+  const std::vector<float> sorted = in_order_of_codes(checkpoint, name, shape, values);
   std::mt19937 random(28);
   const auto range = [&](int64_t size) {
     const auto a = static_cast<int64_t>(random() % static_cast<uint64_t>(size));
@@ -69,7 +85,7 @@ void expect_parts(const Checkpoint& checkpoint, const std::string& name, const S
     const std::vector<float> expected = part_of(values, shape, rows, columns);
     ASSERT_EQ(read_part(checkpoint, name, shape, {rows, columns}), expected)
         << name << "[" << to_string(rows) << ", " << to_string(columns) << "]";
-    ASSERT_EQ(decoded(checkpoint, name, shape, rows, columns), expected)
+    ASSERT_EQ(decoded(checkpoint, name, shape, rows, columns), part_of(sorted, shape, rows, columns))
         << name << "[" << to_string(rows) << ", " << to_string(columns) << "]";
   }
 }
@@ -116,10 +132,24 @@ TEST(QuantisedTensors, HaveTheFormatsOfTheFiles) {
     ASSERT_TRUE(formats.has_value()) << formats.error().message;
     EXPECT_EQ(to_string(formats.value().of(kQuery).value()), expected.at(golden.name)) << golden.name;
     const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("llama")).value();
-    WeightFormat entry = formats.value().of(kQuery)->of_columns(golden.shape[1]);
-    if (formats.value().of(kQuery)->ordered) entry.group = 1;
+    const WeightFormat entry = formats.value().of(kQuery)->of_columns(golden.shape[1]);
     EXPECT_EQ(checkpoint->tensors().find(kQuery)->second.format, entry) << golden.name;
   }
+}
+
+TEST(QuantisedTensors, AreDecodedWhereGroupsByAListHaveDifferentSizes) {
+  QuantisedCase golden = quantised_case("gptq in another order");
+  const int32_t group_of_another = 3;
+  golden["g_idx"].set(0, group_of_another);
+  golden["g_idx"].set(1, group_of_another);
+  golden["g_idx"].set(2, group_of_another);
+  const TemporaryDirectory directory;
+  const auto checkpoint = open_case(directory, golden).value();
+  EXPECT_FALSE(stored_weight_formats(directory.path(), spec_of("llama")).value().of(kQuery));
+  EXPECT_FALSE(checkpoint->contains("model.layers.0.self_attn.q_proj.column_order"));
+  const std::vector<float> values = whole(*checkpoint, kQuery, golden.shape);
+  EXPECT_NE(values.front(), golden.first_row.front());
+  EXPECT_EQ(values[5], golden.first_row[5]);
 }
 
 TEST(QuantisedTensors, TouchOnlyTheBytesOfTheirRowsAndColumns) {

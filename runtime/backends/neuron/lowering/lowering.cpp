@@ -36,7 +36,8 @@ LowerNode lowering_of(Op op) {
     case Op::kCutOff: return lower_cut_off;
     case Op::kMatchMagnitude: return lower_match_magnitude;
     case Op::kWeightedSum: return lower_weighted_sum;
-    case Op::kFakeQuantise: return nullptr;  // Capabilities::coded_weights
+    case Op::kFakeQuantise:
+    case Op::kTakeColumns: return nullptr;  // Capabilities::coded_weights
     case Op::kRmsNorm: return lower_rms_norm;
     case Op::kLayerNorm: return lower_layer_norm;
     case Op::kRope: return lower_rope;
