@@ -170,6 +170,17 @@ TEST(Families, RoundEachInputOnceForAllProductsThatReadIt) {
   EXPECT_EQ(count(graph, Op::kFakeQuantise), 4 * spec.layers);
 }
 
+TEST(Families, TakeTheInputOfAProductInTheOrderOfItsColumns) {
+  checkpoint::ModelSpec spec = tiny("llama");
+  spec.formats.usual = checkpoint::MatrixFormat{.weights = {.bits = 4, .group = 4}, .ordered = true};
+  spec.formats.exceptions = {{"lm_head.weight", std::nullopt}};
+  const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
+  ASSERT_LT(spec.key_value_heads, spec.query_heads);
+  const graph::Graph of_two = build(spec, shape);
+  EXPECT_EQ(count(of_two, Op::kTakeColumns), 5 * spec.layers) << "k and v are decoded";
+  EXPECT_EQ(count(of_two, Op::kAllGather), 2 * spec.layers + 1) << "the inputs of o and down, and logits";
+}
+
 TEST(Families, GatherGatesWhereALayerDropsSomeOfThem) {
   checkpoint::ModelSpec spec = tiny("gemma3n_text");
   const StepShape shape{.slots = 2, .chunk = 8, .capacity = 64};
