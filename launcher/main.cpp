@@ -1,8 +1,10 @@
 // The lockstep program: reads the command line, runs the command, reports errors.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "launcher/cli/command_line.h"
 #include "launcher/commands/generate.h"
@@ -47,6 +49,17 @@ Result<int> run(const launcher::Command& command) {
   return std::visit(Runner{}, command);
 }
 
+/// Fails where some of what was written to stdout is lost.
+Result<void> flush_output() {
+  errno = 0;
+  const bool is_flushed = std::fflush(stdout) == 0;
+  if (is_flushed && std::ferror(stdout) == 0) return ok();
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] cannot write to stdout: found '{}', expected room for all of the output; a part "
+                           "of it is lost, direct it to another file",
+                           errno != 0 ? std::strerror(errno) : "an error while it was written")};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -54,9 +67,8 @@ int main(int argc, char** argv) {
   const Result<void> result = guarded("launcher", [&]() -> Result<void> {
     LOCKSTEP_TRY(const launcher::Command command, launcher::parse_command_line(argc, argv));
     LOCKSTEP_TRY(code, run(command));
-    return ok();
+    return flush_output();
   });
-  std::fflush(stdout);
   if (result.has_value()) return code;
   fmt::print(stderr, "lockstep: {}\n", result.error().message);
   std::fflush(stderr);

@@ -39,6 +39,9 @@ std::string subnet_of(const Interface& interface);
 /// The interfaces of this host that are up, loopback too, in the system's order.
 std::vector<Interface> own_interfaces();
 
+/// The loopback address of this host: 127.0.0.1, or ::1 where it has IPv6 only.
+std::string loopback_address();
+
 /// One line that `parse_interfaces` reads.
 std::string to_line(std::span<const Interface> interfaces);
 /// Fails with `kFailedPrecondition` on a line that `to_line` did not make.

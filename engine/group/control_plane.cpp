@@ -12,7 +12,10 @@ Result<ControlPlane> find_control_plane(const std::string& network, transport::B
   ControlPlane plane;
   const auto wanted = network.empty() ? std::nullopt : std::optional(network);
   LOCKSTEP_TRY(const std::vector<transport::RankPlace> places, bootstrap.places());
-  if (places.size() == 1 || (device::on_one_host(places) && !wanted)) return plane;
+  if (places.size() == 1 || (device::on_one_host(places) && !wanted)) {
+    plane.address = plane.own_address = transport::loopback_address();
+    return plane;
+  }
   LOCKSTEP_TRY(const auto lines, bootstrap.exchange(transport::to_line(transport::own_interfaces())));
   std::vector<transport::HostNetwork> hosts;  // by node; the coordinator's is the first
   for (const transport::RankPlace& place : places) {

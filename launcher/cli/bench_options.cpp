@@ -3,6 +3,7 @@
 #include <string>
 
 #include "launcher/cli/backend_options.h"
+#include "launcher/cli/choice.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -37,9 +38,7 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
          "--kv", command.kv,
          "The memory of keys and values when a repetition begins: kept from the one before (default), or fresh: "
          "none, it grows as tokens arrive")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, KvMemory>{{"kept", KvMemory::kKept}, {"fresh", KvMemory::kFresh}})
-                      .description("{kept,fresh}"))
+      ->transform(one_of<KvMemory>({{"kept", KvMemory::kKept}, {"fresh", KvMemory::kFresh}}))
       ->type_name("HOW");
   app.add_flag("--invariance-cost", command.invariance_cost,
                "Also run each repetition with fast numerics, and report what invariant ones cost (loads two models)")

@@ -2,6 +2,7 @@
 #include <map>
 #include <string>
 
+#include "launcher/cli/choice.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -47,10 +48,8 @@ void add_engine(CLI::App& parent, EngineCommand& command) {
          "What ends ranks that run steps: any (SIGINT and SIGTERM; default), interrupt (SIGINT), where a launcher "
          "sends SIGTERM to a server and to its ranks, or leave: as any on rank 0, while SIGTERM to others says "
          "that their host is to be taken away, which a server acts on")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, EndSignal>{{"any", EndSignal::kAny},
-                                                                           {"interrupt", EndSignal::kInterrupt},
-                                                                           {"leave", EndSignal::kLeave}})
-                      .description("{any,interrupt,leave}"))
+      ->transform(one_of<EndSignal>(
+          {{"any", EndSignal::kAny}, {"interrupt", EndSignal::kInterrupt}, {"leave", EndSignal::kLeave}}))
       ->type_name("HOW");
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/cli/choice.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
@@ -120,10 +121,9 @@ CLI::Option* add_launch_option(CLI::App& app, std::optional<ServeLaunch>& launch
       .add_option("--launch", launch,
                   "What starts the ranks: processes (default; one for each, by the server itself), threads of one "
                   "process, or mpirun. Under mpirun and srun: they have started the ranks")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ServeLaunch>{{"processes", ServeLaunch::kProcesses},
-                                                                             {"threads", ServeLaunch::kThreads},
-                                                                             {"mpirun", ServeLaunch::kMpirun}})
-                      .description("{processes,threads,mpirun}"))
+      ->transform(one_of<ServeLaunch>({{"processes", ServeLaunch::kProcesses},
+                                       {"threads", ServeLaunch::kThreads},
+                                       {"mpirun", ServeLaunch::kMpirun}}))
       ->group("Engine")
       ->type_name("HOW");
 }

@@ -10,6 +10,7 @@
 
 #include "engine/group/communicators.h"
 #include "launcher/cli/backend_options.h"
+#include "launcher/cli/choice.h"
 #include "lockstep/engine.h"
 #include "runtime/core/int8_groups.h"
 
@@ -154,13 +155,12 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
   add_shape_options(app, engine);
   app.add_option("--dtype,--amp", model.options.dtype,
                  "float32 (f32), bfloat16 (bf16) or float16 (f16); default: the checkpoint's")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{{"float32", DType::kFloat32},
-                                                                       {"f32", DType::kFloat32},
-                                                                       {"bfloat16", DType::kBFloat16},
-                                                                       {"bf16", DType::kBFloat16},
-                                                                       {"float16", DType::kFloat16},
-                                                                       {"f16", DType::kFloat16}})
-                      .description("{float32,f32,bfloat16,bf16,float16,f16}"))
+      ->transform(one_of<DType>({{"float32", DType::kFloat32},
+                                 {"f32", DType::kFloat32},
+                                 {"bfloat16", DType::kBFloat16},
+                                 {"bf16", DType::kBFloat16},
+                                 {"float16", DType::kFloat16},
+                                 {"f16", DType::kFloat16}}))
       ->type_name("TYPE");
   app.add_option_function<std::string>(
          "--weights", [&model](const std::string& text) { model.options.weights = served_weights(text); },
@@ -171,11 +171,9 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
   app.add_option(
          "--activations", model.options.activations,
          "elements or int8: what is multiplied by weights in codes; default: as --weights or the checkpoint says")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, ActivationFormat>{{"elements", ActivationFormat::kElements},
-                                                                          {"bf16", ActivationFormat::kElements},
-                                                                          {"int8", ActivationFormat::kInt8ByGroup}})
-              .description("{elements,bf16,int8}"))
+      ->transform(one_of<ActivationFormat>({{"elements", ActivationFormat::kElements},
+                                            {"bf16", ActivationFormat::kElements},
+                                            {"int8", ActivationFormat::kInt8ByGroup}}))
       ->type_name("TYPE");
   app.add_option_function<std::string>(
          "--kv-dtype", [&model](const std::string& text) { model.options.kv_dtype = *cache_type_from_text(text); },
@@ -188,17 +186,15 @@ void add_model_options(CLI::App& app, ModelArguments& model, EngineOptions& engi
       "Give whole experts to ranks, instead of columns of every expert");
   app.add_option("--numerics", engine.partition.numerics,
                  "invariant (default: the same bits at every degree) or fast (each rank sums its share in one go)")
-      ->transform(CLI::CheckedTransformer(
-                      std::map<std::string, partition::Numerics>{{"invariant", partition::Numerics::kInvariant},
-                                                                 {"fast", partition::Numerics::kFast}})
-                      .description("{invariant,fast}"))
+      ->transform(one_of<partition::Numerics>(
+          {{"invariant", partition::Numerics::kInvariant}, {"fast", partition::Numerics::kFast}}))
       ->type_name("HOW");
-  std::map<std::string, partition::GqaMode> gqa_modes{{"auto", partition::GqaMode::kAuto}};
-  for (const partition::GqaMode mode : partition::kGqaModes) gqa_modes.emplace(partition::name_of(mode), mode);
+  std::vector<std::pair<std::string, partition::GqaMode>> gqa_modes{{"auto", partition::GqaMode::kAuto}};
+  for (const partition::GqaMode mode : partition::kGqaModes) gqa_modes.emplace_back(partition::name_of(mode), mode);
   app.add_option("--gqa", engine.partition.gqa,
                  "Where key/value heads are computed and kept (docs/gqa.md): heads, replicated, all-gather or batch; "
                  "auto (default): heads, or replicated where ranks share a head")
-      ->transform(CLI::CheckedTransformer(std::move(gqa_modes)).description("{auto,heads,replicated,all-gather,batch}"))
+      ->transform(one_of(std::move(gqa_modes)))
       ->type_name("MODE");
   app.add_option("--window", model.options.window,
                  "Tokens that a token sees, itself included, in every layer; default: what the model says")
@@ -233,10 +229,8 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
          "--launch", options.launch,
          "mpi (one process per rank, started by mpirun or srun; default), processes (--tp of them on this host, "
          "started by lockstep) or threads (all ranks in this process)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Launch>{{"mpi", Launch::kMpi},
-                                                                        {"processes", Launch::kProcesses},
-                                                                        {"threads", Launch::kThreads}})
-                      .description("{mpi,processes,threads}"))
+      ->transform(
+          one_of<Launch>({{"mpi", Launch::kMpi}, {"processes", Launch::kProcesses}, {"threads", Launch::kThreads}}))
       ->type_name("HOW");
   app.add_option("--threads", engine.threads, "Compute threads of a rank; default: the cores that it was given")
       ->check(CLI::Range(1, 1024))
@@ -244,9 +238,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
   app.add_option("--bind-threads", engine.binding,
                  "auto (default): bind each compute thread to a core where ranks do not share cores; none: never "
                  "(docs/launching.md)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ThreadBinding>{{"auto", ThreadBinding::kOwnCores},
-                                                                               {"none", ThreadBinding::kNone}})
-                      .description("{auto,none}"))
+      ->transform(one_of<ThreadBinding>({{"auto", ThreadBinding::kOwnCores}, {"none", ThreadBinding::kNone}}))
       ->type_name("HOW");
   app.add_option("--backend", engine.backend, "What computes the steps" + lacks_backends())
       ->check(CLI::IsMember(backend_names()))
@@ -274,10 +266,8 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       ->type_name("S");
   app.add_option("--progress", options.progress,
                  "auto (default): a line of progress on stderr if that is a terminal; always; never")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ShowProgress>{{"auto", ShowProgress::kOnTerminal},
-                                                                              {"always", ShowProgress::kAlways},
-                                                                              {"never", ShowProgress::kNever}})
-                      .description("{auto,always,never}"))
+      ->transform(one_of<ShowProgress>(
+          {{"auto", ShowProgress::kOnTerminal}, {"always", ShowProgress::kAlways}, {"never", ShowProgress::kNever}}))
       ->type_name("WHEN");
   app.add_option("--first-rank", options.first_rank)->group("");  // given by the program itself
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
@@ -291,9 +281,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       [&engine](int64_t count) { engine.strictness = count > 0 ? Strictness::kStrict : Strictness::kLenient; },
       "A compilation after warm-up is an error (default)");
   app.add_option("--peer-detection", options.peer_detection, "off: do not notice lost ranks (for tests)")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, Detection>{{"on", Detection::kOn}, {"off", Detection::kOff}})
-              .description("{on,off}"))
+      ->transform(one_of<Detection>({{"on", Detection::kOn}, {"off", Detection::kOff}}))
       ->type_name("HOW");
   app.add_option("--fault", options.faults,
                  "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]: a rank fails on purpose (for tests)")

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -95,16 +96,25 @@ uint64_t random_number() {
   return static_cast<uint64_t>(random()) << 32 | random();
 }
 
-/// The first rank's part of the agreement: a file of the right size. A nameless file disappears with the process;
+/// A new file, `path` if it has a name.
+int open_file(FileKind kind, const std::string& path) {
+  switch (kind) {
+    case FileKind::kNameless: return open(kFolder.data(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    case FileKind::kNamed: return open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    case FileKind::kMemory: break;
+  }
+  return memfd_create("lockstep", MFD_CLOEXEC);
+}
+
+/// The first rank's part of the agreement: a file of the right size. One without a name disappears with the process;
 /// the others open it through this process's descriptor.
 Result<Offered> create_file(const Layout& layout, FileKind kind, int rank) {
-  LOCKSTEP_TRY_VOID(check_space(rank, layout.bytes()));
+  if (kind != FileKind::kMemory) LOCKSTEP_TRY_VOID(check_space(rank, layout.bytes()));
   const uint64_t mark = random_number();
   std::string path = fmt::format("{}/lockstep-{}-{:016x}", kFolder, getpid(), random_number());
-  Descriptor file(kind == FileKind::kNamed ? open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600)
-                                           : open(kFolder.data(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  Descriptor file(open_file(kind, path));
   if (file.get() < 0) return cannot("create", rank, errno);
-  if (kind == FileKind::kNameless) path = fmt::format("/proc/{}/fd/{}", getpid(), file.get());
+  if (kind != FileKind::kNamed) path = fmt::format("/proc/{}/fd/{}", getpid(), file.get());
   const bool sized = ftruncate(file.get(), static_cast<off_t>(layout.bytes())) == 0 &&
                      pwrite(file.get(), &mark, sizeof(mark), kMarkAt) == sizeof(mark);
   if (!sized) {
@@ -198,14 +208,16 @@ Result<Memory> share(Bootstrap& bootstrap, const Layout& layout, FileKind kind, 
   return memory;
 }
 
-/// A nameless file, or a named one if the ranks cannot open it.
+/// A nameless file; a named one if the ranks cannot open it; memory if /dev/shm cannot be used. The error is that of
+/// the first kind.
 Result<Memory> share_somehow(Bootstrap& bootstrap, const Layout& layout, FileKind kind, std::span<const int> names) {
-  Result<Memory> memory = share(bootstrap, layout, kind, names);
-  const bool may_help = kind == FileKind::kNameless && !memory.has_value();
-  if (may_help && memory.error().kind == ErrorKind::kUnavailable) {
-    return share(bootstrap, layout, FileKind::kNamed, names);
+  Result<Memory> first = share(bootstrap, layout, kind, names);
+  if (first.has_value() || kind != FileKind::kNameless || first.error().kind != ErrorKind::kUnavailable) return first;
+  for (const FileKind other : {FileKind::kNamed, FileKind::kMemory}) {
+    Result<Memory> memory = share(bootstrap, layout, other, names);
+    if (memory.has_value()) return memory;
   }
-  return memory;
+  return first;
 }
 
 }  // namespace

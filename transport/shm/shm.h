@@ -14,10 +14,11 @@ namespace lockstep::transport::shm {
 /// offer both to `choose_communicator`. "shm" and "shm past cache" are their names.
 enum class Copies { kThroughCache, kPastCache };
 
-/// The kind of file in /dev/shm. Nameless: reachable only by the first rank's descriptor, so no file can be left
-/// behind; if the ranks cannot open it (containers with separate process ids), a named file is made instead. Named: the
-/// name exists until all ranks have opened the file.
-enum class FileKind { kNameless, kNamed };
+/// The kind of file. Nameless, in /dev/shm: reachable only by the first rank's descriptor, so no file can be left
+/// behind; if the ranks cannot open it (containers with separate process ids), a named file is made instead, whose name
+/// exists until all ranks have opened it. Memory: a file of the kernel's memory (memfd_create), reachable as the
+/// nameless one, where /dev/shm is missing or read-only.
+enum class FileKind { kNameless, kNamed, kMemory };
 
 struct Options {
   size_t message_bytes = 1 << 20;  // the largest piece that one round moves

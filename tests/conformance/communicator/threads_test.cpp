@@ -100,6 +100,9 @@ std::vector<Cast> casts() {
   const auto named =
       shm_with("shm_named", kSmallRound, transport::shm::Copies::kThroughCache, transport::shm::FileKind::kNamed);
   casts.push_back({named, 3});
+  const auto memory =
+      shm_with("shm_memory", kSmallRound, transport::shm::Copies::kThroughCache, transport::shm::FileKind::kMemory);
+  casts.push_back({memory, 3});
   for (const int ranks : {1, 2, 3}) casts.push_back({choosing_from(loopback, shm), ranks});
   return casts;
 }
