@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,11 @@ namespace {
 /// "a.weight", or "a.weight (h.0.a.weight)" if its name in the file differs.
 std::string both_names(std::string_view name, const StoredTensor& stored) {
   return name == stored.stored_name ? std::string(name) : fmt::format("{} ({})", name, stored.stored_name);
+}
+
+/// The value before a conversion changed it.
+float without(StoredChange change, float value) {
+  return change == StoredChange::kOneAdded ? value - 1.0f : std::log(-value);
 }
 
 }  // namespace
@@ -79,11 +85,12 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   LOCKSTEP_CHECK(dst.size() == static_cast<size_t>(elements) * size_of(dtype), name, dst.size(), elements);
   if (elements == 0) return ok();
   if (stored->codes) return read_decoded(*files_, *stored->codes, rows, columns, dtype, dst);
-  if (stored->added == 0.0f) return read_view(*files_, stored->view, rows, columns, dtype, dst);
+  if (stored->columns) return read_tiled(*files_, stored->view, *stored->columns, rows, columns, dtype, dst);
+  if (stored->change == StoredChange::kNone) return read_view(*files_, stored->view, rows, columns, dtype, dst);
   std::vector<float> values(static_cast<size_t>(elements));
   LOCKSTEP_TRY_VOID(
       read_view(*files_, stored->view, rows, columns, DType::kFloat32, std::as_writable_bytes(std::span(values))));
-  for (float& value : values) value -= stored->added;
+  for (float& value : values) value = without(stored->change, value);
   convert_elements(reinterpret_cast<const std::byte*>(values.data()), DType::kFloat32, dst.data(), dtype,
                    values.size());
   return ok();
@@ -122,6 +129,7 @@ void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges
   const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
   const Range columns = ranges.size() < 2 ? Range{0, 1} : ranges[1];
   if (stored.codes) return stored.codes->expect(*files_, rows, columns);
+  if (stored.columns) return expect_tiled(*files_, stored.view, *stored.columns, rows, columns);
   expect_view(*files_, stored.view, rows, columns);
 }
 
