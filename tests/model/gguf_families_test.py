@@ -118,11 +118,16 @@ ADJUSTED_WEIGHTS = {"gemma3n_three_streams": with_full_table, "qwen3_next_interl
 ADDED = ("first_k_dense_replace", "full_attention_interval", "sliding_window_pattern")  # to a config without them
 
 
-def check(program, name, golden, folder):
+def adjusted(name, golden):
+    """The golden's config and weights as a GGUF file can have them."""
     weights = {tensor["name"]: hashed_tensor(golden["seed"], tensor) for tensor in golden["tensors"]}
     config = golden["config"] | {key: value for key, value in ADJUSTED.get(name, {}).items()
                                  if key in golden["config"] or key in ADDED}  # fmt: skip
-    weights = ADJUSTED_WEIGHTS.get(name, lambda _, same: same)(config, weights)
+    return config, ADJUSTED_WEIGHTS.get(name, lambda _, same: same)(config, weights)
+
+
+def check(program, name, golden, folder):
+    config, weights = adjusted(name, golden)
     model = folder / f"{name}.gguf"
     write_gguf.write(model, config, write_gguf.convert(config, weights))
     found, expected = answer(program, model, golden, folder), expected_tokens(program, golden, config, weights, folder)

@@ -228,6 +228,12 @@ TEST(GgufCheckpoint, OfQwen35HasColumnsByKeyHeadInBlocksToo) {
   const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_5_text", kWidth));
   expect_matrix(*checkpoint, "model.layers.0.linear_attn.o_proj.weight", {2, 4 * kWidth},
                 [](int64_t, int64_t column) { return static_cast<float>(kTiles[column / kWidth]); });
+  const std::vector<float> part = read_part(*checkpoint, "model.layers.0.linear_attn.o_proj.weight", {2, 4 * kWidth},
+                                            {{1, 2}, {kWidth - 1, 2 * kWidth + 1}});
+  ASSERT_EQ(part.size(), kWidth + 2);
+  EXPECT_EQ(part.front(), 0);
+  EXPECT_EQ(part[1], 2);
+  EXPECT_EQ(part.back(), 1);
 }
 
 TEST(GgufCheckpoint, OfQwen35RefusesAGroupOfTwoHeads) {
