@@ -201,7 +201,7 @@ Result<void> finish_llama4(ConfigWriter& writer) {
   config["attention_chunk_size"] = window > 0 ? json(kChunk) : json();
   if (window > 0) return ok();
   LOCKSTEP_TRY(const int64_t layers, writer.integer("block_count"));
-  config["no_rope_layers"] = json(static_cast<size_t>(layers), 1);
+  config["no_rope_layer_interval"] = layers + 1;  // all have one
   return ok();
 }
 
@@ -219,9 +219,9 @@ Result<void> finish_hy_v3(ConfigWriter& writer) {
   if (sums_to_one == false || gating != kSigmoid) {
     return writer.unsupported("found another router, expected one of sigmoids whose shares sum to one");
   }
-  const int64_t layers = config["num_hidden_layers"];
-  int64_t dense = 0;
-  while (dense < layers && !writer.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", dense))) ++dense;
+  int64_t most = 0, dense = 0;  // layers: no more than tensors
+  for (const GgufHeader& part : writer.model().parts) most += std::ssize(part.tensors);
+  while (dense < most && !writer.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", dense))) ++dense;
   config["first_k_dense_replace"] = dense;
   LOCKSTEP_TRY(const int64_t own, writer.integer("expert_feed_forward_length"));
   LOCKSTEP_TRY(const int64_t shared, writer.integer_or("expert_shared_feed_forward_length", own));

@@ -267,6 +267,21 @@ TEST(GgufCheckpoint, OfQwenNextHasDecaysAndNormsAsInADirectory) {
   expect_matrix(*checkpoint, layer + "a_proj.weight", {4, 1}, [&](int64_t row, int64_t) { return kFirst[row] + 2; });
 }
 
+TEST(GgufCheckpoint, OfQwenNextMayHaveProjectionsByKeyHead) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;  // of each key head: a query, a key, 2 · 2 values, 2 · 2 gates
+  file.floats("blk.0.ssm_in.weight", {1, 20}, counting_floats(20));
+  const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_next", 2));
+  const std::string layer = "model.layers.0.linear_attn.";
+  const auto from = [](int64_t first, int64_t rows) {
+    return [=](int64_t row, int64_t) { return static_cast<float>(row / rows * 10 + first + row % rows); };
+  };
+  expect_matrix(*checkpoint, layer + "q_proj.weight", {2, 1}, from(0, 1));
+  expect_matrix(*checkpoint, layer + "k_proj.weight", {2, 1}, from(1, 1));
+  expect_matrix(*checkpoint, layer + "v_proj.weight", {8, 1}, from(2, 4));
+  expect_matrix(*checkpoint, layer + "z_proj.weight", {8, 1}, from(6, 4));
+}
+
 TEST(GgufCheckpoint, OfGemma3nHasStackedStreams) {
   const TemporaryDirectory directory;
   WrittenGguf file;

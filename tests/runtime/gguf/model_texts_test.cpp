@@ -154,7 +154,25 @@ TEST_F(ModelTexts, Llama4HasTheConstantsOfLlamaCpp) {
   const json whole = derived(with_embedding(largest), "config.json");
   EXPECT_EQ(whole["use_qk_norm"], false);
   EXPECT_EQ(whole["attention_chunk_size"], nullptr);
-  EXPECT_EQ(whole["no_rope_layers"], json({1, 1, 1, 1}));
+  EXPECT_EQ(whole["no_rope_layer_interval"], 5);
+}
+
+TEST_F(ModelTexts, LayersOfHy3WithoutExpertsAreTheFirstOnes) {
+  WrittenGguf file;
+  file.text("general.architecture", "hy_v3").number("hy_v3.context_length", 128).number("hy_v3.block_count", 4000000);
+  file.number("hy_v3.embedding_length", 16).number("hy_v3.attention.head_count", 4).number("hy_v3.expert_count", 3);
+  file.number("hy_v3.expert_feed_forward_length", 8).number("hy_v3.expert_shared_feed_forward_length", 16);
+  WrittenGguf sparse = file;
+  sparse.floats("blk.2.ffn_gate_inp.weight", {16, 3}, std::vector<float>(48));
+  sparse.floats("blk.2.attn_norm.weight", {16}, std::vector<float>(16));
+  const json config = derived(with_embedding(sparse), "config.json");
+  EXPECT_EQ(config["first_k_dense_replace"], 2);
+  EXPECT_EQ(config["num_shared_experts"], 2);
+  WrittenGguf dense = file;  // however many layers it claims
+  EXPECT_EQ(derived(with_embedding(dense), "config.json")["first_k_dense_replace"], 1);
+  WrittenGguf other = file;
+  other.flag("hy_v3.expert_weights_norm", false);
+  EXPECT_EQ(derive(with_embedding(other), "config.json").error().kind, ErrorKind::kUnsupported);
 }
 
 TEST_F(ModelTexts, Llama4WithoutExpertsIsRefusedInWords) {
