@@ -154,7 +154,7 @@ Result<void> write_one_group(ConfigWriter& writer) {
   return writer.copy(kNorm);
 }
 
-/// Mistral 4. Files of llama.cpp's conversion do not have the growth of queries, which is that of all its models.
+/// Mistral 4. llama.cpp's conversion drops the growth of queries; transformers' default is used instead.
 Result<void> finish_mistral4(ConfigWriter& writer) {
   constexpr double kGrowth = 0.1;
   LOCKSTEP_TRY_VOID(write_latent_mixture(writer));

@@ -193,7 +193,7 @@ WrittenGguf latent(const std::string& name) {
   return file;
 }
 
-TEST_F(ModelTexts, QueriesOfMistral4GrowAsInAllItsModels) {
+TEST_F(ModelTexts, QueriesOfMistral4GrowAsByDefault) {
   WrittenGguf file = latent("mistral4");
   const json config = derived(with_embedding(file), "config.json");
   EXPECT_EQ(config["model_type"], "mistral4");
