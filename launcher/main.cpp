@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
     return flush_output();
   });
   if (result.has_value()) return code;
+  std::fflush(stdout);
   fmt::print(stderr, "lockstep: {}\n", result.error().message);
   std::fflush(stderr);
   // Not exit(): the destructors of MPI and CAF would wait for peers that may have ended.

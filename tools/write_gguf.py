@@ -5,38 +5,37 @@
 
 Names of tensors are those of the PyPI package gguf. What changes beside names, by llama.cpp's convert_hf_to_gguf.py:
 rows of q and k where heads turn by neighbours, 1 added to norms of 1 + w, q, k and v of each head in order, matrices of
-GPT-2 transposed, experts stacked, divisors of frequencies as tensors.
+GPT-2 transposed, experts stacked, divisors of frequencies as tensors (gguf_conversions.py).
 """
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Callable
 
 import gguf
 import numpy as np
-
-Config = dict[str, Any]
-Weights = dict[str, np.ndarray]
+from gguf_conversions import OLD_BUFFERS, QWEN_LINEAR, SHIFTED, Config, Weights, changed, first, mxfp4_rows, pieces, sizes
 
 ARCHITECTURES = {
     "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2", "dots1": "dots1", "ernie4_5": "ernie4_5", "ernie4_5_moe": "ernie4_5-moe",
     "exaone4": "exaone4", "exaone_moe": "exaone-moe", "falcon": "falcon", "gemma2": "gemma2",
-    "gemma3_text": "gemma3", "gemma4_text": "gemma4", "glm4": "glm4",
-    "glm4_moe": "glm4moe", "gpt2": "gpt2", "gpt_neox": "gptneox", "gpt_oss": "gpt-oss", "granite": "granite",
-    "granitemoe": "granitemoe", "hunyuan_v1_dense": "hunyuan-dense", "llama": "llama", "minimax_m2": "minimax-m2",
-    "ministral3": "mistral3", "mistral": "llama", "mixtral": "llama", "nemotron": "nemotron", "olmo2": "olmo2",
+    "gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4", "glm4": "glm4",
+    "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "gpt2": "gpt2", "gpt_neox": "gptneox",
+    "gpt_oss": "gpt-oss", "granite": "granite", "granitemoe": "granitemoe", "hunyuan_v1_dense": "hunyuan-dense", "hy_v3": "hy_v3", "llama": "llama",
+    "llama4_text": "llama4", "minimax_m2": "minimax-m2", "ministral3": "mistral3", "mistral": "llama",
+    "mistral4": "mistral4", "mixtral": "llama", "nemotron": "nemotron", "olmo2": "olmo2",
     "olmo3": "olmo2", "olmoe": "olmoe", "phi": "phi2", "phi3": "phi3", "qwen2": "qwen2", "qwen2_moe": "qwen2moe",
-    "qwen3": "qwen3", "qwen3_moe": "qwen3moe", "seed_oss": "seed_oss", "smollm3": "smollm3", "stablelm": "stablelm",
+    "qwen3": "qwen3", "qwen3_5_moe_text": "qwen35moe", "qwen3_5_text": "qwen35", "qwen3_moe": "qwen3moe",
+    "qwen3_next": "qwen3next", "seed_oss": "seed_oss", "smollm3": "smollm3", "stablelm": "stablelm",
     "starcoder2": "starcoder2",
 }  # fmt: skip
-OLD_BUFFERS = (".attn.bias", ".attention.bias", ".masked_bias")  # constants that no model reads
-PAIRED = {"granite", "granitemoe", "llama", "ministral3", "mistral", "mixtral", "smollm3"}
-SHIFTED = {"gemma2", "gemma3_text", "nemotron"}
+NAMES_AS = {"hy_v3": "glm4moe"}  # newer than the package gguf; its tensors are of the same kinds
+DRAFTING = {"glm4_moe", "glm4_moe_lite", "hy_v3"} | QWEN_LINEAR - {"qwen3_next"}  # files have these layers too
 
 
 @dataclass
@@ -44,21 +43,6 @@ class Converted:
     architecture: str
     keys: dict[str, Any]  # after the architecture's name, or whole if it has another first part
     tensors: Weights
-
-
-def first(config: Config, *names: str, default: Any = None) -> Any:
-    """The value of the first key that is there and not null."""
-    return next((config[name] for name in names if config.get(name) is not None), default)
-
-
-def sizes(config: Config) -> tuple[int, int, int, int, int]:
-    """Hidden size, layers, query heads, key/value heads, head size."""
-    hidden = first(config, "hidden_size", "n_embd", "n_embed")
-    heads = first(config, "num_attention_heads", "n_head")
-    default = 1 if config["model_type"] == "falcon" and config.get("multi_query", True) else heads
-    kv = first(config, "num_kv_heads", "num_key_value_heads", default=default)
-    layers, head = first(config, "num_hidden_layers", "n_layer"), first(config, "head_dim", default=hidden // heads)
-    return hidden, layers, heads, kv, head
 
 
 def rope_of(config: Config) -> dict[str, Any]:
@@ -86,7 +70,8 @@ def llama3_factors(rope: dict[str, Any], head: int) -> np.ndarray:
 
 def rope_keys(config: Config, head: int, tensors: Weights) -> dict[str, Any]:
     rope = rope_of(config)
-    usual_part = {"gpt_neox": 0.25, "stablelm": 0.25, "phi": 0.5, "nemotron": 0.5, "glm4": 0.5, "glm4_moe": 0.5}
+    usual_part = {"gpt_neox": 0.25, "stablelm": 0.25, "phi": 0.5, "nemotron": 0.5, "glm4": 0.5, "glm4_moe": 0.5,
+                  **dict.fromkeys(QWEN_LINEAR, 0.25)}  # fmt: skip
     part = rope.get("partial_rotary_factor", usual_part.get(config["model_type"], 1.0))
     keys: dict[str, Any] = {"rope.dimension_count": int(head * part)}
     if rope.get("alpha"):  # Hunyuan's stretching
@@ -102,8 +87,9 @@ def rope_keys(config: Config, head: int, tensors: Weights) -> dict[str, Any]:
             if name in rope:
                 keys[f"rope.scaling.yarn_{name}"] = float(rope[name])
         if rope.get("mscale_all_dim"):
-            keys["rope.scaling.yarn_log_multiplier"] = 0.1 * rope["mscale_all_dim"]
-        if "llama_4_scaling_beta" in rope:
+            unit = 0.1 if "kv_lora_rank" in config else 1.0
+            keys["rope.scaling.yarn_log_multiplier"] = unit * rope["mscale_all_dim"]
+        if "llama_4_scaling_beta" in rope and config["model_type"] != "mistral4":
             keys["attention.temperature_scale"] = float(rope["llama_4_scaling_beta"])
     if kind == "llama3":
         tensors["rope_freqs.weight"] = llama3_factors({"rope_theta": 10000.0, **rope}, head)
@@ -125,9 +111,12 @@ COPIED = {
     "expert_shared_feed_forward_length": ("shared_expert_intermediate_size",),
     "expert_shared_count": ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
     "leading_dense_block_count": ("first_k_dense_replace", "moe_layer_start_index"),
-    "expert_weights_scale": ("routed_scaling_factor",), "expert_group_count": ("n_group",),
-    "expert_group_used_count": ("topk_group",), "interleave_moe_layer_step": ("moe_layer_interval",),
+    "expert_weights_scale": ("routed_scaling_factor", "router_scaling_factor"), "expert_group_count": ("n_group",),
+    "expert_group_used_count": ("topk_group",),
+    "interleave_moe_layer_step": ("moe_layer_interval", "interleave_moe_layer_step"),
     "attention.q_lora_rank": ("q_lora_rank",), "attention.kv_lora_rank": ("kv_lora_rank",),
+    "attention.shared_kv_layers": ("num_kv_shared_layers",), "altup.active_idx": ("altup_active_idx",),
+    "altup.num_inputs": ("altup_num_inputs",), "embedding_length_per_layer_input": ("hidden_size_per_layer_input",),
 }  # fmt: skip
 
 
@@ -151,13 +140,16 @@ def keys_of(config: Config, tensors: Weights) -> dict[str, Any]:
     for key, names in COPIED.items():
         if (value := first(config, *names)) is not None:
             keys[key] = value
-    if "norm_topk_prob" in config:
+    drafting = first(config, "num_nextn_predict_layers", "mtp_num_hidden_layers", default=0)
+    if drafting and model_type in DRAFTING:
+        keys |= {"block_count": layers + drafting, "nextn_predict_layers": drafting}
+    if config.get("norm_topk_prob") or "norm_topk_prob" in config and "kv_lora_rank" not in config:
         keys["expert_weights_norm"] = config["norm_topk_prob"]
     if model_type in ("gpt_oss", "minimax_m2"):
         keys["expert_feed_forward_length"] = inner
-    if config.get("layer_types") and model_type != "gpt_oss":
+    if config.get("layer_types") and model_type not in {"gpt_oss", "llama4_text"} | QWEN_LINEAR:
         keys["attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config["layer_types"]]
-    if model_type == "gemma3_text":
+    if model_type in ("gemma3_text", "gemma3n_text"):
         ropes = config.get("rope_parameters") or {}
         keys["rope.freq_base_swa"] = float(first(ropes.get("sliding_attention", {}), "rope_theta",
                                                  default=config.get("rope_local_base_freq", 10000.0)))  # fmt: skip
@@ -165,6 +157,7 @@ def keys_of(config: Config, tensors: Weights) -> dict[str, Any]:
         return keys | latent_keys(config, tensors)
     if model_type == "gemma4_text":
         return keys | gemma4_keys(config, tensors)
+    keys |= OTHER_KEYS.get(model_type, lambda _: {})(config)
     if model_type not in ("gpt2", "bloom"):
         keys |= rope_keys(config, head, tensors)
     if "rotary_dim" in config:
@@ -179,8 +172,47 @@ def latent_keys(config: Config, tensors: Weights) -> dict[str, Any]:
         "attention.head_count_kv": 1, "attention.key_length": rank + rotated, "attention.value_length": rank,
         "attention.key_length_mla": config["qk_nope_head_dim"] + rotated,
         "attention.value_length_mla": config["v_head_dim"], "rope.dimension_count": rotated,
-        "expert_gating_func": 2 if config["model_type"] == "deepseek_v3" else 1,
+    } | ({"expert_gating_func": 2} if config["model_type"] == "deepseek_v3" else {})  # fmt: skip
+
+
+def gemma3n_keys(config: Config) -> dict[str, Any]:
+    """What the gates drop, as a multiple of the deviation."""
+    parts = config["activation_sparsity_pattern"]
+    return {"activation_sparsity_scale": [NormalDist().inv_cdf(part) if part > 0 else -math.inf for part in parts]}
+
+
+def llama4_keys(config: Config) -> dict[str, Any]:
+    keys = {"expert_feed_forward_length": config["intermediate_size"],
+            "feed_forward_length": config["intermediate_size_mlp"]}  # fmt: skip
+    whole = config.get("layer_types") and all(kind == "full_attention" for kind in config["layer_types"])
+    return keys | ({"attention.sliding_window": 0} if whole else {})
+
+
+def hy_v3_keys(config: Config) -> dict[str, Any]:
+    shared = config["moe_intermediate_size"] * config.get("num_shared_experts", 1)
+    return {"expert_shared_feed_forward_length": shared, "expert_weights_norm": config.get("route_norm", True),
+            "expert_gating_func": 2}  # fmt: skip
+
+
+def qwen_linear_keys(config: Config) -> dict[str, Any]:
+    """Linear attention, under the names of state-space models."""
+    values = config["linear_num_value_heads"]
+    keys = {
+        "ssm.conv_kernel": config["linear_conv_kernel_dim"], "ssm.state_size": config["linear_key_head_dim"],
+        "ssm.group_count": config["linear_num_key_heads"], "ssm.time_step_rank": values,
+        "ssm.inner_size": config["linear_value_head_dim"] * values,
+        "full_attention_interval": config.get("full_attention_interval", 4),
     }  # fmt: skip
+    if config["model_type"] != "qwen3_next":
+        sections = rope_of(config).get("mrope_section", [11, 11, 10])
+        keys["rope.dimension_sections"] = [*sections, 0][:4]
+    return keys
+
+
+OTHER_KEYS: dict[str, Callable[[Config], dict[str, Any]]] = {
+    "gemma3n_text": gemma3n_keys, "llama4_text": llama4_keys, "hy_v3": hy_v3_keys,
+    **dict.fromkeys(QWEN_LINEAR, qwen_linear_keys),
+}  # fmt: skip
 
 
 def gemma4_keys(config: Config, tensors: Weights) -> dict[str, Any]:
@@ -211,120 +243,27 @@ def gemma4_keys(config: Config, tensors: Weights) -> dict[str, Any]:
     return keys
 
 
-def paired(values: np.ndarray, heads: int) -> np.ndarray:
-    """The rows of a head: the first of each half, then the second of each half …"""
-    return values.reshape(heads, 2, values.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(values.shape)
-
-
-def by_kind(values: np.ndarray, kv: int, group: int, head: int) -> np.ndarray:
-    """Rows of q, k and v by key/value head, as all of q, all of k, all of v."""
-    parts = values.reshape(kv, group + 2, head, *values.shape[1:])
-    order = [parts[:, :group], parts[:, group : group + 1], parts[:, group + 1 :]]
-    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in order])
-
-
-def stacked_experts(config: Config, weights: Weights) -> Weights:
-    """The experts of each layer as one tensor per projection, whatever their form was; other tensors as they are."""
-    result: Weights = {}
-    lists: dict[str, dict[int, np.ndarray]] = {}
-    names = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
-    for name, values in weights.items():
-        layer = re.match(r"model\.layers\.(\d+)\.", name)
-        single = re.search(r"\.experts\.(\d+)\.(\w+)\.weight$", name)
-        prefix = f"blk.{layer[1]}.ffn_" if layer else ""
-        if single:
-            lists.setdefault(f"{prefix}{names[single[2]]}_exps.weight", {})[int(single[1])] = values
-        elif config["model_type"] == "gpt_oss" and ".experts." in name:
-            result |= gpt_oss_experts(prefix, name.rpartition(".")[2], values)
-        elif config["model_type"] == "gemma4_text" and name.endswith("experts.gate_up_proj"):
-            result[f"{prefix}gate_up_exps.weight"] = values
-        elif config["model_type"] == "gemma4_text" and name.endswith("router.scale"):
-            result[f"{prefix}gate_inp.scale"] = values
-        elif name.endswith("router.per_expert_scale"):
-            result[f"{prefix}down_exps.scale"] = values
-        elif name.endswith("layer_scalar"):
-            result[f"blk.{layer[1]}.layer_output_scale.weight"] = values.reshape(-1)
-        elif name.endswith(("experts.gate_up_proj", "input_linear.weight")):
-            gate, up = np.split(values, 2, axis=1)
-            result |= {f"{prefix}gate_exps.weight": gate, f"{prefix}up_exps.weight": up}
-        elif name.endswith(("experts.down_proj", "output_linear.weight")):
-            result[f"{prefix}down_exps.weight"] = values
-        else:
-            result[name] = values
-    for name, experts in lists.items():
-        result[name] = np.stack([experts[number] for number in range(len(experts))])
-    return result
-
-
-def gpt_oss_experts(prefix: str, leaf: str, values: np.ndarray) -> Weights:
-    """Gate and up alternate; matrices are transposed; packed ones stay as they are, for `mxfp4_rows`."""
-    kind = "bias" if leaf.endswith("_bias") else "weight"
-    suffix = {"_blocks": ".blocks", "_scales": ".scales"}.get(leaf[-7:], "")
-    if kind == "weight" and not suffix:
-        values = values.swapaxes(1, 2)
-    if leaf.startswith("down"):
-        return {f"{prefix}down_exps.{kind}{suffix}": values}
-    return {f"{prefix}gate_exps.{kind}{suffix}": values[:, ::2], f"{prefix}up_exps.{kind}{suffix}": values[:, 1::2]}
-
-
-def mxfp4_rows(blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Bytes of rows in GGUF's order: an exponent, then the nibbles of columns i and i + 16 together."""
-    low, high = blocks & 15, blocks >> 4
-    values = np.stack([low, high], axis=-1).reshape(*blocks.shape[:-1], 32)
-    packed = values[..., :16] | values[..., 16:] << 4
-    rows = np.concatenate([scales[..., None], packed], axis=-1)
-    return rows.reshape(*rows.shape[:-2], -1).astype(np.uint8)
-
-
-def split_latent(config: Config, name: str, values: np.ndarray) -> Weights:
-    """kv_b by head: rows for keys, transposed, and rows for values."""
-    heads, plain, value = config["num_attention_heads"], config["qk_nope_head_dim"], config["v_head_dim"]
-    parts = values.reshape(heads, plain + value, -1)
-    return {f"{name}_k": parts[:, :plain].swapaxes(1, 2), f"{name}_v": parts[:, plain:]}
-
-
-def changed(config: Config, name: str, values: np.ndarray) -> np.ndarray:
-    """The values of a tensor in the file, by its name in Hugging Face's model."""
-    _, _, heads, kv, head = sizes(config)
-    model_type, leaf = config["model_type"], name.rsplit(".", 2)[-2] if "." in name else name
-    if model_type in PAIRED and leaf in ("q_proj", "k_proj"):
-        return paired(values, heads if leaf == "q_proj" else kv)
-    if model_type in SHIFTED and name.endswith("norm.weight"):
-        return values + np.float32(1)
-    if leaf == "query_key_value":
-        return by_kind(values, kv, heads // kv, head)
-    if model_type == "gpt2" and values.ndim == 2 and leaf in ("c_attn", "c_proj", "c_fc"):
-        return values.T
-    if leaf == "shared_expert_gate":
-        return values[0]
-    return values
-
-
 def convert(config: Config, weights: Weights) -> Converted:
     model_type = config["model_type"]
     architecture = ARCHITECTURES[model_type]
-    number = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+    like = NAMES_AS.get(architecture, architecture)
+    number = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == like)
     names = gguf.get_tensor_name_map(number, sizes(config)[1])
     tensors: Weights = {}
-    for name, values in stacked_experts(config, weights).items():
+    for name, values in pieces(config, weights).items():
         if name.endswith(OLD_BUFFERS):
             continue
         if model_type == "bloom":
             name = name.removeprefix("transformer.")
-        if name.startswith("blk."):
+        if name.startswith(("blk.", "altup_")):
             tensors[name] = values
             continue
-        if "kv_b_proj" in name:
-            layer = name.split(".")[2]
-            parts = split_latent(config, name, values)
-            tensors |= {f"blk.{layer}.attn_{part[-1]}_b.weight": rows for part, rows in parts.items()}
-            continue
-        found = names.get_type_and_name(name, try_suffixes=(".weight", ".bias"))
+        found = names.get_type_and_name(name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
         if found is None and name.endswith(".e_score_correction_bias"):
             found = (None, f"blk.{name.split('.')[2]}.exp_probs_b")
         if found is None:
             raise ValueError(f"{model_type}: no name for {name}")
-        has_suffix = found[1].endswith((".weight", ".bias"))
+        has_suffix = found[1].endswith((".weight", ".bias")) or name.endswith(("A_log", "expert_bias"))
         suffix = "" if has_suffix else ".bias" if name.endswith("bias") else ".weight"
         values = changed(config, name, values)
         tensors[found[1] + suffix] = values.reshape(-1) if "exp_probs_b" in found[1] else values

@@ -16,7 +16,14 @@ std::optional<OutputRows> choose_delta_rows(Outputs outputs, int64_t total, cons
   const auto of_heads = [&](int64_t first, int64_t rows, int64_t group) {
     return rows_if(total == rule.key_heads * group, {first, rule.key_heads * rows, 1, rows, group});
   };
+  const auto tiled = [&](int64_t first, int64_t width) {
+    return OutputRows{first, rule.value_heads * width, 1, width, rule.key_heads * width, shared, width};
+  };
   switch (outputs) {
+    case Outputs::kTiledValues:
+      if (total != rule.value_heads && total != values) return std::nullopt;
+      return tiled(0, total / rule.value_heads);
+    case Outputs::kDeltaTiledValues: return rows_if(total == 2 * keys + values, tiled(2 * keys, rule.value_dim));
     case Outputs::kDeltaQuery: return of_all(0, keys);
     case Outputs::kDeltaKey: return of_all(keys, keys);
     case Outputs::kDeltaValue: return of_all(2 * keys, values);
@@ -67,7 +74,9 @@ std::optional<OutputRows> choose_rows(Outputs outputs, int64_t total, const Mode
     case Outputs::kDeltaValueByHead:
     case Outputs::kDeltaGateByHead:
     case Outputs::kDeltaFirstByHead:
-    case Outputs::kDeltaSecondByHead: return choose_delta_rows(outputs, total, spec.delta_rule);
+    case Outputs::kDeltaSecondByHead:
+    case Outputs::kTiledValues:
+    case Outputs::kDeltaTiledValues: return choose_delta_rows(outputs, total, spec.delta_rule);
     case Outputs::kLatentKey:
     case Outputs::kLatentValue: return choose_latent_rows(outputs, total, spec);
     case Outputs::kFirstHalf: return rows_if(even, {0, total / 2});

@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/view_checkpoint.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/check.h"
+#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -366,6 +367,12 @@ Result<void> make_folder(const std::filesystem::path& dst) {
 Result<QuantisedCopy> write_quantised_copy(const std::filesystem::path& src, const std::filesystem::path& dst,
                                            const CopyOptions& options) {
   LOCKSTEP_TRY(const ModelSpec spec, read_spec(src / "config.json"));
+  if (gguf::is_gguf(src)) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/checkpoint] cannot quantise {}: found a GGUF file, expected a directory of "
+                             "Hugging Face; take the original checkpoint, or run the file as it is",
+                             src.string())};
+  }
   if (spec.formats.any()) {
     return Error{
         ErrorKind::kUnsupported,

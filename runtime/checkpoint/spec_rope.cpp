@@ -48,8 +48,8 @@ Result<Kind> read_kind(const KeyReader& rope, const RopeKeys& keys) {
 Result<void> read_llama3(const KeyReader& rope, RopeSpec& spec) {
   LOCKSTEP_TRY(spec.low_frequency_factor, rope.number("low_freq_factor", kPositive));
   LOCKSTEP_TRY(spec.high_frequency_factor, rope.number("high_freq_factor", kPositive));
-  if (spec.high_frequency_factor <= spec.low_frequency_factor) {
-    return rope.wrong("high_freq_factor", fmt::format("more than low_freq_factor ({})", spec.low_frequency_factor));
+  if (spec.high_frequency_factor < spec.low_frequency_factor) {
+    return rope.wrong("high_freq_factor", fmt::format("at least low_freq_factor ({})", spec.low_frequency_factor));
   }
   return ok();
 }
@@ -250,7 +250,7 @@ std::vector<float> llama3_frequencies(const RopeSpec& rope, double original) {
     const float wave = (1.0f / f) * static_cast<float>(2 * std::numbers::pi);
     if (wave > shortest_stretched) {
       f = f / factor;
-    } else if (wave >= longest_kept) {
+    } else if (wave >= longest_kept && band > 0.0f) {
       const float turns = (1.0f / wave) * static_cast<float>(original);
       const float smooth = (turns - static_cast<float>(rope.low_frequency_factor)) / band;
       f = (1.0f - smooth) * f / factor + smooth * f;

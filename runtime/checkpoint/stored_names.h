@@ -21,6 +21,7 @@ enum class Axes {
   kInputOutputByHead,   // [heads · out, in]: each head's matrix as [in, out]
   kChannels,            // [channels, 1, taps]: a convolution of each channel by itself
   kHeadsOutputInput,    // [heads, out, in], as one matrix [heads · out, in]
+  kOutputTiledInput,    // [out, in], the inputs by value head in the order of kTiledValues
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
 
@@ -47,6 +48,9 @@ enum class Outputs {
   kDeltaGateByHead,
   kDeltaFirstByHead,
   kDeltaSecondByHead,
+  // By value head, in GGUF files of Qwen 3.5 and later: the first of each key head, then the second … (tiled_heads.h).
+  kTiledValues,       // all outputs: H · v, or H
+  kDeltaTiledValues,  // the last H · v of kDeltaValue's
   // Latent attention, by head: plain_dim rows that make keys of the latent, then value_dim rows that make values.
   kLatentKey,
   kLatentValue,
@@ -74,7 +78,8 @@ struct FamilyNames {
   std::span<const StoredForm> model;                     // whole names
   std::vector<std::span<const StoredForm>> layer_forms;  // after "model.layers.{n}." and `layer`
   bool pairs_rows = false;    // of q and k: row 2i of a head is its row i, row 2i + 1 its row i + half of them
-  bool shifts_norms = false;  // norms' weights are stored with 1 added
+  bool shifts_norms = false;  // norms' weights are stored with 1 added, except those of linear attention
+  bool stores_decay = false;  // a_log of linear attention is stored as −exp(a_log)
 };
 
 /// The names of a model type. An unknown type has Llama's.

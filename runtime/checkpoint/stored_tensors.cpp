@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/quantisation_config.h"
 #include "runtime/checkpoint/stored_names.h"
 #include "runtime/checkpoint/strided_tensor.h"
+#include "runtime/checkpoint/tiled_heads.h"
 #include "runtime/checkpoint/view_checkpoint.h"
 #include "runtime/gguf/gguf_model.h"
 
@@ -39,15 +40,17 @@ class Resolver {
 
  private:
   Result<void> add(std::string_view before, std::string_view stored_before, const StoredForm& form, int64_t layer);
-  Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
+  Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, StackPlace place);
   Result<void> add_coded(const std::string& canonical, const std::string& module, const StoredForm& form);
   void add_order(const std::string& canonical, const CodedMatrix& matrix);
   Result<void> refuse_scaled_activations() const;
-  Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form, int64_t expert);
+  Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form,
+                         StackPlace place);
   Result<TensorView> view_of(const std::string& name, const TensorEntry& entry, Strided tensor,
                              const StoredForm& form) const;
   Result<void> add_blocks(const std::string& canonical, const std::string& name, const GgufFormat& blocks,
-                          TensorView view);
+                          const StoredForm& form, TensorView view);
+  StoredChange change_of(std::string_view canonical) const;
 
   /// Whether the rows of a head alternate in the file.
   bool has_pairs(const StoredForm& form) const {
@@ -94,7 +97,7 @@ Result<void> Resolver::add(std::string_view before, std::string_view stored_befo
     if (parameter == "bias" && !both) break;
     for (int64_t number = 0; number < numbers; ++number) {
       const Placeholders filled{prefix_, layer, number, parameter};
-      LOCKSTEP_TRY_VOID(add_one(fill_in(canonical, filled), fill_in(stored, filled), form, number));
+      LOCKSTEP_TRY_VOID(add_one(fill_in(canonical, filled), fill_in(stored, filled), form, {numbers, number}));
     }
   }
   return ok();
@@ -191,9 +194,9 @@ void Resolver::add_order(const std::string& canonical, const CodedMatrix& matrix
 
 /// Records the tensor `canonical` if the file holds it as `name` and no earlier form did.
 Result<void> Resolver::add_one(const std::string& canonical, const std::string& name, const StoredForm& form,
-                               int64_t expert) {
+                               StackPlace place) {
   if (found_.contains(canonical)) return ok();
-  if (form.axes == Axes::kExpertsMxfp4) return add_mxfp4(canonical, name, form, expert);
+  if (form.axes == Axes::kExpertsMxfp4) return add_mxfp4(canonical, name, form, place);
   if (rules_ && canonical.ends_with(kWeight) && name.ends_with(kWeight)) {
     LOCKSTEP_TRY_VOID(add_coded(canonical, name.substr(0, name.size() - kWeight.size()), form));
     if (found_.contains(canonical)) return ok();
@@ -204,27 +207,40 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
   const GgufFormat* const blocks = stored.shape.rank() > 1 ? find_gguf_format(it->second.stored_dtype) : nullptr;
   if (form.outputs == Outputs::kAll && form.axes == Axes::kOutputInput && blocks == nullptr && !has_pairs(form)) {
     StoredTensor whole = as_it_is(name, it->second);
-    const bool is_norm = canonical.ends_with(kWeight) && canonical.find("norm") != std::string::npos;
-    if (family_.shifts_norms && is_norm) whole.added = 1.0f;
+    whole.change = change_of(canonical);
     found_.emplace(canonical, std::move(whole));
     return ok();
   }
   const TensorEntry entry = blocks != nullptr ? as_bytes(it->second, *blocks) : it->second;
-  const bool is_bias = canonical.ends_with(".bias");
-  LOCKSTEP_TRY(Strided tensor, matrix_of(name, entry, form, {spec_.experts, expert, is_bias}));
+  place.is_bias = canonical.ends_with(".bias");
+  LOCKSTEP_TRY(Strided tensor, matrix_of(name, entry, form, place));
   const size_t rank = tensor.dims.size();
   LOCKSTEP_TRY(TensorView view, view_of(name, entry, std::move(tensor), form));
-  if (blocks != nullptr) return add_blocks(canonical, name, *blocks, std::move(view));
+  if (blocks != nullptr) return add_blocks(canonical, name, *blocks, form, std::move(view));
   TensorEntry seen = entry;
   seen.type.shape = rank == 2 ? Shape{view.rows, view.columns} : Shape{view.rows};
   seen.bytes = seen.type.bytes();
-  found_.emplace(canonical, StoredTensor{name, std::move(seen), std::move(view)});
+  StoredTensor found{name, std::move(seen), std::move(view)};
+  found.change = change_of(canonical);
+  if (form.axes == Axes::kOutputTiledInput) {
+    LOCKSTEP_TRY(found.columns, tiled_heads(name, found.entry, spec_.delta_rule));
+  }
+  found_.emplace(canonical, std::move(found));
   return ok();
+}
+
+/// What the conversion of the family's files does to a tensor.
+StoredChange Resolver::change_of(std::string_view canonical) const {
+  const bool is_norm = canonical.ends_with(kWeight) && canonical.find("norm") != std::string::npos;
+  if (family_.shifts_norms && is_norm && !canonical.ends_with("linear_attn.norm.weight"))
+    return StoredChange::kOneAdded;
+  const bool is_decay = family_.stores_decay && canonical.ends_with("linear_attn.a_log");
+  return is_decay ? StoredChange::kNegatedPower : StoredChange::kNone;
 }
 
 /// Records a matrix in blocks, of which `view` has the bytes.
 Result<void> Resolver::add_blocks(const std::string& canonical, const std::string& name, const GgufFormat& blocks,
-                                  TensorView view) {
+                                  const StoredForm& form, TensorView view) {
   TensorEntry seen = files_.tensors().find(name)->second;
   if (view.column_stride != 1) {
     return Error{ErrorKind::kUnsupported,
@@ -237,13 +253,17 @@ Result<void> Resolver::add_blocks(const std::string& canonical, const std::strin
   seen.can_be_read = true;
   seen.format = blocks.format;
   coded_.emplace(canonical, MatrixFormat{.weights = blocks.format});
-  found_.emplace(canonical,
-                 StoredTensor{name, std::move(seen), {}, std::make_shared<GgufTensor>(blocks, std::move(view))});
+  std::shared_ptr<const CodedTensor> codes = std::make_shared<GgufTensor>(blocks, std::move(view));
+  if (form.axes == Axes::kOutputTiledInput) {
+    LOCKSTEP_TRY(const TiledHeads heads, tiled_heads(name, seen, spec_.delta_rule));
+    LOCKSTEP_TRY(codes, with_tiled_columns(name, seen, std::move(codes), heads));
+  }
+  found_.emplace(canonical, StoredTensor{name, std::move(seen), {}, std::move(codes)});
   return ok();
 }
 
 Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form,
-                                 int64_t expert) {
+                                 StackPlace place) {
   const auto blocks = files_.tensors().find(name + "_blocks"), scales = files_.tensors().find(name + "_scales");
   if (blocks == files_.tensors().end() && scales == files_.tensors().end()) return ok();
   const auto absent = files_.tensors().end();
@@ -251,8 +271,8 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
     const auto& there = blocks == absent ? scales : blocks;
     return wrong_shape(there->first, there->second, "_blocks and _scales together");
   }
-  LOCKSTEP_TRY(Strided nibbles, expert_of(blocks->first, blocks->second, 4, {spec_.experts, expert}));
-  LOCKSTEP_TRY(Strided exponents, expert_of(scales->first, scales->second, 3, {spec_.experts, expert}));
+  LOCKSTEP_TRY(Strided nibbles, expert_of(blocks->first, blocks->second, 4, place));
+  LOCKSTEP_TRY(Strided exponents, expert_of(scales->first, scales->second, 3, place));
   const std::vector<int64_t> dims = {exponents.dims[0], exponents.dims[1], kMxfp4BlockBytes};
   const auto is_dense_u8 = [](const TensorEntry& entry) { return entry.stored_dtype == "U8" && entry.strides.empty(); };
   if (nibbles.dims != dims || !is_dense_u8(blocks->second) || !is_dense_u8(scales->second)) {

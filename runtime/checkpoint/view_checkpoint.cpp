@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,11 @@ Result<void> read_order(std::span<const int32_t> order, DType dtype, std::span<s
   convert_elements(reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32, dst.data(), dtype,
                    numbers.size());
   return ok();
+}
+
+/// The value before a conversion changed it.
+float without(StoredChange change, float value) {
+  return change == StoredChange::kOneAdded ? value - 1.0f : std::log(-value);
 }
 
 }  // namespace
@@ -89,11 +95,12 @@ Result<void> ViewCheckpoint::read(std::string_view name, const Shape& expected, 
   if (elements == 0) return ok();
   if (stored->is_order) return read_order(stored->codes->order().subspan(static_cast<size_t>(rows.begin)), dtype, dst);
   if (stored->codes) return read_decoded(*files_, *stored->codes, rows, columns, dtype, dst);
-  if (stored->added == 0.0f) return read_view(*files_, stored->view, rows, columns, dtype, dst);
+  if (stored->columns) return read_tiled(*files_, stored->view, *stored->columns, rows, columns, dtype, dst);
+  if (stored->change == StoredChange::kNone) return read_view(*files_, stored->view, rows, columns, dtype, dst);
   std::vector<float> values(static_cast<size_t>(elements));
   LOCKSTEP_TRY_VOID(
       read_view(*files_, stored->view, rows, columns, DType::kFloat32, std::as_writable_bytes(std::span(values))));
-  for (float& value : values) value -= stored->added;
+  for (float& value : values) value = without(stored->change, value);
   convert_elements(reinterpret_cast<const std::byte*>(values.data()), DType::kFloat32, dst.data(), dtype,
                    values.size());
   return ok();
@@ -133,6 +140,7 @@ void ViewCheckpoint::expect(std::string_view name, std::span<const Range> ranges
   const Range rows = ranges.empty() ? Range{0, 1} : ranges[0];
   const Range columns = ranges.size() < 2 ? Range{0, 1} : ranges[1];
   if (stored.codes) return stored.codes->expect(*files_, rows, columns);
+  if (stored.columns) return expect_tiled(*files_, stored.view, *stored.columns, rows, columns);
   expect_view(*files_, stored.view, rows, columns);
 }
 

@@ -12,8 +12,16 @@
 #include "runtime/checkpoint/model_spec.h"
 #include "runtime/checkpoint/stored_files.h"
 #include "runtime/checkpoint/tensor_view.h"
+#include "runtime/checkpoint/tiled_heads.h"
 
 namespace lockstep::checkpoint {
+
+/// What a conversion did to a tensor's values; undone while reading.
+enum class StoredChange : uint8_t {
+  kNone,
+  kOneAdded,
+  kNegatedPower,  // −exp(value)
+};
 
 /// How the files store one tensor.
 struct StoredTensor {
@@ -21,8 +29,9 @@ struct StoredTensor {
   TensorEntry entry;                                   // of the requested tensor, with its type
   TensorView view;                                     // valid if `entry.can_be_read` and it has no codes
   std::shared_ptr<const CodedTensor> codes = nullptr;  // of a matrix with a format; shared by copies of this struct
-  float added = 0.0f;                                  // what the file holds beyond the tensor's values
   bool is_order = false;                               // the tensor is the order of the columns of `codes`
+  StoredChange change = StoredChange::kNone;
+  std::optional<TiledHeads> columns = std::nullopt;  // their order in `view`, if it is another one
 };
 
 /// A stored tensor under its own name.

@@ -33,16 +33,9 @@ Result<void> finish_mistral3(ConfigWriter& writer) {
   LOCKSTEP_TRY_VOID(finish_llama(writer));
   LOCKSTEP_TRY(const json beta, writer.value("attention.temperature_scale"));
   if (beta.is_null()) return ok();
-  json& config = writer.config();
-  config["model_type"] = "ministral3";
-  json rope = config.value("rope_scaling", json::object());
-  LOCKSTEP_TRY(const double of_all, writer.number_or("rope.scaling.yarn_log_multiplier", 0.1));
-  rope["mscale"] = rope["mscale_all_dim"] = of_all / 0.1;
-  rope["llama_4_scaling_beta"] = beta;
-  rope["rope_theta"] = config.value("rope_theta", json(1e6));
-  config["rope_parameters"] = std::move(rope);
-  writer.erase("rope_scaling");
-  writer.erase("rope_theta");
+  writer.config()["model_type"] = "ministral3";
+  LOCKSTEP_TRY(const double mscale, writer.number_or("rope.scaling.yarn_log_multiplier", 1.0));
+  write_growing_rope(writer, beta, mscale);
   return ok();
 }
 

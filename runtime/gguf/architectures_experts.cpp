@@ -1,4 +1,6 @@
 // Mixtures of experts, as model types of transformers.
+#include <fmt/format.h>
+
 #include "runtime/gguf/config_writer.h"
 
 namespace lockstep::gguf {
@@ -7,6 +9,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kBiasOfQueries = "blk.0.attn_q.bias";
+constexpr int64_t kSoftmax = 1, kSigmoid = 2;  // of expert_gating_func
 
 /// The keys of DeepSeek's routers and of those after it.
 constexpr KeyPair kRouter[] = {{"expert_feed_forward_length", "moe_intermediate_size"},
@@ -15,14 +18,6 @@ constexpr KeyPair kRouter[] = {{"expert_feed_forward_length", "moe_intermediate_
                                {"expert_weights_scale", "routed_scaling_factor"},
                                {"expert_group_count", "n_group"},
                                {"expert_group_used_count", "topk_group"}};
-
-/// The layers that predict further tokens are the last ones of a file, and not part of the model.
-Result<void> leave_out_drafting_layers(ConfigWriter& writer) {
-  LOCKSTEP_TRY(const int64_t drafting, writer.integer_or("nextn_predict_layers", 0));
-  LOCKSTEP_TRY(const int64_t layers, writer.integer("block_count"));
-  writer.config()["num_hidden_layers"] = layers - drafting;
-  return ok();
-}
 
 Result<void> finish_qwen2moe(ConfigWriter& writer) {
   constexpr KeyPair kKeys[] = {{"expert_count", "num_experts"},
@@ -135,23 +130,107 @@ Result<void> write_latent_sizes(ConfigWriter& writer) {
   return ok();
 }
 
-/// DeepSeek-V2 chooses by softmax, V3 by sigmoid.
-Result<void> finish_deepseek2(ConfigWriter& writer) {
-  json& config = writer.config();
+/// What the families with latent attention have in common.
+Result<void> write_latent_mixture(ConfigWriter& writer) {
   constexpr KeyPair kKeys[] = {{"expert_count", "n_routed_experts"}, {"expert_shared_count", "n_shared_experts"}};
   LOCKSTEP_TRY_VOID(write_latent_sizes(writer));
   LOCKSTEP_TRY_VOID(writer.copy(kRouter));
   LOCKSTEP_TRY_VOID(writer.copy(kKeys));
-  LOCKSTEP_TRY_VOID(leave_out_drafting_layers(writer));
-  LOCKSTEP_TRY(const int64_t gating, writer.integer_or("expert_gating_func", 1));
-  LOCKSTEP_TRY(const int64_t groups, writer.integer_or("expert_group_count", 1));
-  if (gating == 2) {
+  return leave_out_drafting_layers(writer);
+}
+
+/// Of files without a key that says how experts are chosen: by sigmoid if the choice has a bias.
+Result<int64_t> gating_of(const ConfigWriter& writer) {
+  LOCKSTEP_TRY(const int64_t dense, writer.integer_or("leading_dense_block_count", 0));
+  const bool has_bias = writer.has_tensor(fmt::format("blk.{}.exp_probs_b.bias", dense));
+  return writer.integer_or("expert_gating_func", has_bias ? kSigmoid : kSoftmax);
+}
+
+/// A choice without groups is one of one group.
+Result<void> write_one_group(ConfigWriter& writer) {
+  constexpr KeyPair kNorm[] = {{"expert_weights_norm", "norm_topk_prob"}};
+  if (!writer.has("expert_group_count")) writer.config()["n_group"] = writer.config()["topk_group"] = 1;
+  writer.config()["norm_topk_prob"] = false;  // files have no key for it
+  return writer.copy(kNorm);
+}
+
+/// Mistral 4. llama.cpp's conversion drops the growth of queries; transformers' default is used instead.
+Result<void> finish_mistral4(ConfigWriter& writer) {
+  constexpr double kGrowth = 0.1;
+  LOCKSTEP_TRY_VOID(write_latent_mixture(writer));
+  LOCKSTEP_TRY_VOID(write_one_group(writer));
+  json& config = writer.config();
+  config["model_type"] = "mistral4";
+  if (!config.contains("rope_scaling")) return writer.unsupported("found no YaRN, expected the one of Mistral 4");
+  LOCKSTEP_TRY(const double beta, writer.number_or("attention.temperature_scale", kGrowth));
+  write_growing_rope(writer, beta, config["rope_scaling"].value("mscale", 1.0));
+  return ok();
+}
+
+/// DeepSeek-V2 chooses by softmax, V3 and GLM-4.7-Flash by sigmoid; the queries of Mistral Large 3 grow.
+Result<void> finish_deepseek2(ConfigWriter& writer) {
+  if (writer.has("attention.temperature_scale")) return finish_mistral4(writer);
+  json& config = writer.config();
+  LOCKSTEP_TRY_VOID(write_latent_mixture(writer));
+  LOCKSTEP_TRY(const int64_t gating, gating_of(writer));
+  if (gating == kSigmoid) {
     config["model_type"] = "deepseek_v3";
-    constexpr KeyPair kNorm[] = {{"expert_weights_norm", "norm_topk_prob"}};
-    if (!writer.has("expert_group_count")) config["n_group"] = config["topk_group"] = 1;
-    return writer.copy(kNorm);
+    return write_one_group(writer);
   }
+  LOCKSTEP_TRY(const int64_t groups, writer.integer_or("expert_group_count", 1));
   config["topk_method"] = groups > 1 ? "group_limited_greedy" : "greedy";
+  return ok();
+}
+
+/// Llama 4. Chunks, their layers and the growth of queries are in the program's code, as are norms of heads, which the
+/// model of 128 experts does not have.
+Result<void> finish_llama4(ConfigWriter& writer) {
+  constexpr int64_t kOfTheLargest = 128, kChunk = 8192;
+  constexpr KeyPair kKeys[] = {{"expert_count", "num_local_experts"},
+                               {"expert_used_count", "num_experts_per_tok"},
+                               {"expert_feed_forward_length", "intermediate_size"},
+                               {"interleave_moe_layer_step", "interleave_moe_layer_step"}};
+  json& config = writer.config();
+  LOCKSTEP_TRY(const int64_t experts, writer.integer_or("expert_count", 0));
+  if (experts < 1) return writer.unsupported("found a Llama 4 without experts (MobileLLM), expected one with experts");
+  writer.rename("intermediate_size", "intermediate_size_mlp");
+  LOCKSTEP_TRY_VOID(writer.copy(kKeys));
+  config["use_qk_norm"] = experts != kOfTheLargest;
+  if (writer.has_tensor(kBiasOfQueries)) config["attention_bias"] = true;
+  LOCKSTEP_TRY(const int64_t window, writer.integer_or("attention.sliding_window", kChunk));
+  config["attention_chunk_size"] = window > 0 ? json(kChunk) : json();
+  if (window > 0) return ok();
+  LOCKSTEP_TRY(const int64_t layers, writer.integer("block_count"));
+  config["no_rope_layer_interval"] = layers + 1;  // all have one
+  return ok();
+}
+
+/// Hy3: the layers without experts are the first ones.
+Result<void> finish_hy_v3(ConfigWriter& writer) {
+  constexpr KeyPair kKeys[] = {{"expert_count", "num_experts"},
+                               {"expert_used_count", "num_experts_per_tok"},
+                               {"expert_feed_forward_length", "moe_intermediate_size"},
+                               {"expert_weights_scale", "router_scaling_factor"}};
+  json& config = writer.config();
+  LOCKSTEP_TRY_VOID(writer.copy(kKeys));
+  LOCKSTEP_TRY_VOID(leave_out_drafting_layers(writer));
+  LOCKSTEP_TRY(const json sums_to_one, writer.value("expert_weights_norm"));
+  LOCKSTEP_TRY(const int64_t gating, writer.integer_or("expert_gating_func", kSigmoid));
+  if (sums_to_one == false || gating != kSigmoid) {
+    return writer.unsupported("found another router, expected one of sigmoids whose shares sum to one");
+  }
+  int64_t most = 0, dense = 0;  // layers: no more than tensors
+  for (const GgufHeader& part : writer.model().parts) most += std::ssize(part.tensors);
+  while (dense < most && !writer.has_tensor(fmt::format("blk.{}.ffn_gate_inp.weight", dense))) ++dense;
+  config["first_k_dense_replace"] = dense;
+  LOCKSTEP_TRY(const int64_t own, writer.integer("expert_feed_forward_length"));
+  LOCKSTEP_TRY(const int64_t shared, writer.integer_or("expert_shared_feed_forward_length", own));
+  if (own < 1 || shared % own != 0) {
+    return writer.wrong("expert_shared_feed_forward_length",
+                        fmt::format("found {}, expected a multiple of {}, that of an expert", shared, own));
+  }
+  config["num_shared_experts"] = shared / own;
+  if (writer.has_tensor(kBiasOfQueries)) config["attention_bias"] = true;
   return ok();
 }
 
@@ -162,7 +241,10 @@ constexpr Architecture kExperts[] = {
     {"exaone-moe", "exaone_moe", "rms_norm_eps", finish_exaone_moe},
     {"glm4moe", "glm4_moe", "rms_norm_eps", finish_glm4moe},
     {"gpt-oss", "gpt_oss", "rms_norm_eps", finish_gpt_oss},
+    {"hy_v3", "hy_v3", "rms_norm_eps", finish_hy_v3},
+    {"llama4", "llama4_text", "rms_norm_eps", finish_llama4},
     {"minimax-m2", "minimax_m2", "rms_norm_eps", finish_minimax_m2},
+    {"mistral4", "mistral4", "rms_norm_eps", finish_mistral4},
     {"olmoe", "olmoe", "rms_norm_eps", finish_olmoe},
     {"qwen2moe", "qwen2_moe", "rms_norm_eps", finish_qwen2moe},
     {"qwen3moe", "qwen3_moe", "rms_norm_eps", finish_qwen3moe},

@@ -1,9 +1,12 @@
-// Gemma 2, 3 and 4, as model types of transformers.
+// Gemma 2, 3, 3n and 4, as model types of transformers.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "runtime/gguf/config_writer.h"
+#include "runtime/gguf/metadata.h"
 
 namespace lockstep::gguf {
 namespace {
@@ -122,9 +125,50 @@ Result<void> finish_gemma4(ConfigWriter& writer) {
   return writer.copy(kWindow);
 }
 
+// ---- Gemma 3n ----
+
+/// The part of the gates that each layer drops: that of a normal distribution below the multiple of its deviation.
+Result<void> write_sparsity(ConfigWriter& writer) {
+  constexpr double kDigits = 1e6;  // of the part, from a multiple in float32
+  LOCKSTEP_TRY(const std::vector<double> multiples,
+               numbers_of(writer.model().parts.front(), writer.full("activation_sparsity_scale")));
+  if (multiples.empty()) return ok();
+  json parts = json::array();
+  for (const double multiple : multiples) {
+    const double part = std::erfc(-multiple / std::numbers::sqrt2) / 2;
+    const double rounded = std::round(part * kDigits) / kDigits;
+    parts.push_back(std::abs(part - rounded) < 1e-7 ? rounded : part);
+  }
+  writer.config()["activation_sparsity_pattern"] = std::move(parts);
+  return ok();
+}
+
+Result<void> finish_gemma3n(ConfigWriter& writer) {
+  constexpr KeyPair kKeys[] = {{"attention.sliding_window", "sliding_window"},
+                               {"attention.shared_kv_layers", "num_kv_shared_layers"},
+                               {"altup.num_inputs", "altup_num_inputs"},
+                               {"altup.active_idx", "altup_active_idx"},
+                               {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
+                               {"final_logit_softcapping", "final_logit_softcapping"}};
+  json& config = writer.config();
+  LOCKSTEP_TRY_VOID(writer.copy(kKeys));
+  LOCKSTEP_TRY(config["rope_local_base_freq"], writer.number_or("rope.freq_base_swa", 10000.0));
+  if (!writer.has("rope.freq_base")) config["rope_theta"] = 1e6;
+  LOCKSTEP_TRY_VOID(write_layer_types(writer));
+  LOCKSTEP_TRY_VOID(write_sparsity(writer));
+  if (const TensorRecord* const laurel = writer.model().find_tensor("blk.0.laurel_l.weight")) {
+    config["laurel_rank"] = laurel->shape.front();
+  }
+  if (const TensorRecord* const table = writer.model().find_tensor("per_layer_token_embd.weight")) {
+    config["vocab_size_per_layer_input"] = table->shape.front();
+  }
+  return ok();
+}
+
 constexpr Architecture kGemma[] = {
     {"gemma2", "gemma2", "rms_norm_eps", finish_gemma2},
     {"gemma3", "gemma3_text", "rms_norm_eps", finish_gemma3},
+    {"gemma3n", "gemma3n_text", "rms_norm_eps", finish_gemma3n},
     {"gemma4", "gemma4_text", "rms_norm_eps", finish_gemma4, /*own_ropes=*/true},
 };
 

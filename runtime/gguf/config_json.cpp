@@ -30,8 +30,8 @@ constexpr std::string_view kEndsOfTurns[] = {"<|im_end|>", "<|eot_id|>",      "<
 
 std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
-  for (const auto group :
-       {dense_architectures(), gemma_architectures(), plain_architectures(), expert_architectures()}) {
+  for (const auto group : {dense_architectures(), gemma_architectures(), plain_architectures(), expert_architectures(),
+                           recurrent_architectures()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   std::ranges::sort(all, {}, &Architecture::name);

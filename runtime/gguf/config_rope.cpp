@@ -44,9 +44,10 @@ bool gives(const Stretching& stretching, double theta, const std::vector<float>&
 /// Finds the stretching that gives `factors`, among powers of two as the original maximum.
 bool find_stretching(double theta, const std::vector<float>& factors, Stretching& found) {
   if (factors.empty()) return false;
-  for (const double high : {4.0, 2.0, 8.0, 16.0}) {
+  for (const double high : {4.0, 2.0, 8.0, 16.0, 1.0}) {
     for (const double low : {1.0, 2.0, 4.0}) {
-      for (double original = 8; original <= 1 << 24 && low < high; original *= 2) {
+      const bool is_possible = low < high || (low == 1.0 && high == 1.0);  // Llama 4: no wavelengths between
+      for (double original = 8; original <= 1 << 24 && is_possible; original *= 2) {
         found = {std::round(static_cast<double>(factors.back()) * 1e4) / 1e4, low, high, original};
         if (gives(found, theta, factors)) return true;
       }
@@ -117,6 +118,17 @@ Result<void> write_rope_scaling(ConfigWriter& writer) {
   }
   if (rope.is_null()) writer.erase("rope_scaling");
   return ok();
+}
+
+void write_growing_rope(ConfigWriter& writer, const json& beta, double mscale) {
+  json& config = writer.config();
+  json rope = config.value("rope_scaling", json::object());
+  rope["mscale"] = rope["mscale_all_dim"] = mscale;
+  rope["llama_4_scaling_beta"] = beta;
+  rope["rope_theta"] = config.value("rope_theta", json(1e6));
+  config["rope_parameters"] = std::move(rope);
+  writer.erase("rope_scaling");
+  writer.erase("rope_theta");
 }
 
 Result<void> write_rotated_part(ConfigWriter& writer, std::string_view name) {

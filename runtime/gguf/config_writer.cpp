@@ -86,4 +86,11 @@ Result<std::vector<float>> ConfigWriter::floats(std::string_view tensor) const {
   return damaged(model_.path(), fmt::format("found no tensor {}, expected it", tensor));
 }
 
+Result<void> leave_out_drafting_layers(ConfigWriter& writer) {
+  LOCKSTEP_TRY(const int64_t drafting, writer.integer_or("nextn_predict_layers", 0));
+  LOCKSTEP_TRY(const int64_t layers, writer.integer("block_count"));
+  writer.config()["num_hidden_layers"] = layers - drafting;
+  return ok();
+}
+
 }  // namespace lockstep::gguf

@@ -64,6 +64,12 @@ Result<void> write_rope_scaling(ConfigWriter& writer);
 /// Writes the rotated part of a head as `name`, unless all of it turns.
 Result<void> write_rotated_part(ConfigWriter& writer, std::string_view name);
 
+/// Writes `rope_parameters` of queries that grow with their position by `beta`; `mscale`: of scores, in a YaRN.
+void write_growing_rope(ConfigWriter& writer, const nlohmann::json& beta, double mscale);
+
+/// Leaves out the layers that predict further tokens: the last ones of a file, not part of the model.
+Result<void> leave_out_drafting_layers(ConfigWriter& writer);
+
 /// Writes which layers have a window as `layer_types`, where the model lists them.
 Result<void> write_layer_types(ConfigWriter& writer);
 
@@ -80,5 +86,6 @@ std::span<const Architecture> dense_architectures();
 std::span<const Architecture> gemma_architectures();
 std::span<const Architecture> plain_architectures();
 std::span<const Architecture> expert_architectures();
+std::span<const Architecture> recurrent_architectures();
 
 }  // namespace lockstep::gguf

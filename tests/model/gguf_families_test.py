@@ -14,6 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import numpy  # noqa: E402
 import safetensors.numpy  # noqa: E402
 import write_gguf  # noqa: E402
 from hashed_tensors import hashed_tensor  # noqa: E402
@@ -28,15 +29,24 @@ ADJUSTED = {
     "gemma2_named_layers": {"query_pre_attn_scalar": 16, "layer_types": None},
     "gemma3_every_sixth_full": {"query_pre_attn_scalar": 16},
     "gemma3_nested_ropes": {"query_pre_attn_scalar": 16},
+    "gemma3n_three_streams": {"vocab_size_per_layer_input": 259},
+    "glm4_moe_lite_one_dense": {"first_k_dense_replace": 1},
     "gpt2_scaled_by_layer": {"scale_attn_by_inverse_layer_idx": False},
     "gpt_oss_mxfp4": {"swiglu_limit": 7.0},
     "gpt_oss_plain": {"swiglu_limit": 7.0},
+    "llama4_text_chunks": {"use_qk_norm": True, "no_rope_layers": [1, 1, 1, 0], "attention_chunk_size": 8192,
+                           "floor_scale": 8192, "attn_scale": 0.1},
+    "mistral4_scaled_queries": {"rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8}},
     "mistral_window": NO_WINDOW,
     "mixtral_packed_window": NO_WINDOW,
     "qwen2_upper_windows_tied": NO_WINDOW | NO_LIST,
+    "qwen3_5_moe": {"full_attention_interval": 2},
     "qwen3_mixed_windows_biases": NO_WINDOW | NO_LIST,
     "qwen3_moe_three_kv_heads": NO_WINDOW | NO_LIST,
     "qwen3_moe_unnormed_shares": {"norm_topk_prob": True},
+    "qwen3_next_interleaved": {"decoder_sparse_step": 1, "mlp_only_layers": []},
     "starcoder2_window_tied": NO_WINDOW,
 }
 # What llama.cpp's files or its conversion do not have.
@@ -46,6 +56,7 @@ WITHOUT_COUNTERPART = {
     "ernie4_5_moe_dense_ends": "a last layer without experts",
     "exaone_moe_mixed_windows": "a last layer without experts",
     "falcon_sequential": "attention before the MLP",
+    "llama4_text_normed_heads": "experts in the first layer of two",
     "olmo3_windows_yarn": "two bases of frequencies",
     "qwen2_moe_shared_expert": "layers without experts",
     "qwen2_moe_sparse_steps": "layers without experts",
@@ -86,10 +97,37 @@ def expected_tokens(program, golden, config, weights, folder):
     return answer(program, directory, golden, folder)
 
 
-def check(program, name, golden, folder):
+def with_experts_everywhere(config, weights):
+    """The layers without experts get those of the last layer."""
+    last = f"model.layers.{config['num_hidden_layers'] - 1}.mlp."
+    experts = {name.removeprefix(last): values for name, values in weights.items() if name.startswith(last)}
+    result = {name: values for name, values in weights.items() if ".mlp." not in name}
+    for layer in range(config["num_hidden_layers"]):
+        result |= {f"model.layers.{layer}.mlp.{name}": values for name, values in experts.items()}
+    return result
+
+
+def with_full_table(config, weights):
+    """The inputs of layers get zeros for the tokens that they lack, as in llama.cpp's conversion."""
+    table = weights["model.embed_tokens_per_layer.weight"]
+    padding = [(0, config["vocab_size"] - len(table)), (0, 0)]
+    return weights | {"model.embed_tokens_per_layer.weight": numpy.pad(table, padding)}
+
+
+ADJUSTED_WEIGHTS = {"gemma3n_three_streams": with_full_table, "qwen3_next_interleaved": with_experts_everywhere}
+ADDED = ("first_k_dense_replace", "full_attention_interval", "sliding_window_pattern")  # to a config without them
+
+
+def adjusted(name, golden):
+    """The golden's config and weights as a GGUF file can have them."""
     weights = {tensor["name"]: hashed_tensor(golden["seed"], tensor) for tensor in golden["tensors"]}
     config = golden["config"] | {key: value for key, value in ADJUSTED.get(name, {}).items()
-                                 if key in golden["config"] or key == "sliding_window_pattern"}  # fmt: skip
+                                 if key in golden["config"] or key in ADDED}  # fmt: skip
+    return config, ADJUSTED_WEIGHTS.get(name, lambda _, same: same)(config, weights)
+
+
+def check(program, name, golden, folder):
+    config, weights = adjusted(name, golden)
     model = folder / f"{name}.gguf"
     write_gguf.write(model, config, write_gguf.convert(config, weights))
     found, expected = answer(program, model, golden, folder), expected_tokens(program, golden, config, weights, folder)

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -182,6 +183,115 @@ TEST(GgufCheckpoint, FusedProjectionsAreDivided) {
   expect_matrix(*checkpoint, "model.layers.0.self_attn.k_proj.weight", {2, 2}, from(kQueryHeads * kHead));
   expect_matrix(*checkpoint, "model.layers.0.mlp.gate_proj.weight", {3, 2}, from(0));
   expect_matrix(*checkpoint, "model.layers.0.mlp.up_proj.weight", {3, 2}, from(3));
+}
+
+/// Linear attention of 2 key heads, each with 2 value heads of `width`.
+ModelSpec spec_with_value_heads(const std::string& model_type, int64_t width) {
+  ModelSpec spec = spec_of(model_type);
+  spec.delta_rule = {.key_heads = 2, .value_heads = 4, .key_dim = 1, .value_dim = width, .taps = 2};
+  return spec;
+}
+
+/// The place of a value head in files of Qwen 3.5.
+constexpr int64_t kTiles[] = {0, 2, 1, 3};
+
+TEST(GgufCheckpoint, OfQwen35HasValueHeadsByKeyHead) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;
+  file.floats("blk.0.attn_qkv.weight", {1, 12}, counting_floats(12));
+  file.floats("blk.0.attn_gate.weight", {1, 8}, counting_floats(8));
+  file.floats("blk.0.ssm_conv1d.weight", {2, 12}, counting_floats(24));
+  file.floats("blk.0.ssm_dt.bias", {4}, counting_floats(4)).floats("blk.0.ssm_out.weight", {8, 2}, counting_floats(16));
+  const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_5_text", 2));
+  const std::string layer = "model.layers.0.linear_attn.";
+  const auto place = [](int64_t row) { return kTiles[row / 2] * 2 + row % 2; };
+  const auto from = [&](int64_t first) {
+    return [=](int64_t row, int64_t) { return static_cast<float>(first + place(row)); };
+  };
+  expect_matrix(*checkpoint, layer + "k_proj.weight", {2, 1}, [](int64_t row, int64_t) { return 2.0F + row; });
+  expect_matrix(*checkpoint, layer + "v_proj.weight", {8, 1}, from(4));
+  expect_matrix(*checkpoint, layer + "z_proj.weight", {8, 1}, from(0));
+  expect_matrix(*checkpoint, layer + "v_conv.weight", {8, 2},
+                [&](int64_t row, int64_t tap) { return static_cast<float>((4 + place(row)) * 2 + tap); });
+  expect_vector(*checkpoint, layer + "dt_bias", {0, 2, 1, 3});
+  expect_matrix(*checkpoint, layer + "o_proj.weight", {2, 8},
+                [&](int64_t row, int64_t column) { return static_cast<float>(row * 8 + place(column)); });
+}
+
+TEST(GgufCheckpoint, OfQwen35HasColumnsByKeyHeadInBlocksToo) {
+  constexpr int64_t kWidth = 32;
+  const TemporaryDirectory directory;
+  std::string block;  // of a row: a head each
+  for (char head = 0; head < 4; ++head) block += WrittenGguf::raw<uint16_t>(0x3c00) + std::string(kWidth, head);
+  WrittenGguf file;
+  file.tensor("blk.0.ssm_out.weight", {4 * kWidth, 2}, /*Q8_0*/ 8, block + block);
+  const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_5_text", kWidth));
+  expect_matrix(*checkpoint, "model.layers.0.linear_attn.o_proj.weight", {2, 4 * kWidth},
+                [](int64_t, int64_t column) { return static_cast<float>(kTiles[column / kWidth]); });
+  const std::vector<float> part = read_part(*checkpoint, "model.layers.0.linear_attn.o_proj.weight", {2, 4 * kWidth},
+                                            {{1, 2}, {kWidth - 1, 2 * kWidth + 1}});
+  ASSERT_EQ(part.size(), kWidth + 2);
+  EXPECT_EQ(part.front(), 0);
+  EXPECT_EQ(part[1], 2);
+  EXPECT_EQ(part.back(), 1);
+}
+
+TEST(GgufCheckpoint, OfQwen35RefusesAGroupOfTwoHeads) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;
+  file.tensor("blk.0.ssm_out.weight", {64, 1}, /*Q8_0*/ 8, std::string(68, ' '));
+  const std::filesystem::path path = directory.path() / "m.gguf";
+  std::ofstream(path, std::ios::binary) << file.bytes();
+  const auto checkpoint = open_model_checkpoint(path, spec_with_value_heads("qwen3_5_text", 16));
+  ASSERT_FALSE(checkpoint.has_value());
+  EXPECT_EQ(checkpoint.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(checkpoint.error().message, HasSubstr("blk.0.ssm_out.weight"));
+  EXPECT_THAT(checkpoint.error().message, HasSubstr("groups have 32 columns, and heads of 16"));
+}
+
+TEST(GgufCheckpoint, OfQwenNextHasDecaysAndNormsAsInADirectory) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;
+  file.floats("blk.0.ssm_a", {4}, {-1, -std::exp(2.0F), -std::exp(-3.0F), -std::exp(0.5F)});
+  file.floats("blk.0.ssm_norm.weight", {2}, {1, 2}).floats("blk.0.attn_norm.weight", {2}, {1, 2});
+  file.floats("blk.0.ssm_ba.weight", {1, 8}, counting_floats(8));
+  const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_next", 2));
+  const std::string layer = "model.layers.0.linear_attn.";
+  const std::vector<float> decays = read_part(*checkpoint, layer + "a_log", {4}, {{0, 4}});
+  const std::vector<float> expected = {0, 2, -3, 0.5};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(decays[i], expected[i], 1e-6F) << i;  // exp and log, both rounded
+  expect_vector(*checkpoint, layer + "norm.weight", {1, 2});
+  expect_vector(*checkpoint, "model.layers.0.input_layernorm.weight", {0, 1});
+  constexpr float kFirst[] = {0, 1, 4, 5};  // of each key head: two of b, two of a
+  expect_matrix(*checkpoint, layer + "b_proj.weight", {4, 1}, [&](int64_t row, int64_t) { return kFirst[row]; });
+  expect_matrix(*checkpoint, layer + "a_proj.weight", {4, 1}, [&](int64_t row, int64_t) { return kFirst[row] + 2; });
+}
+
+TEST(GgufCheckpoint, OfQwenNextMayHaveProjectionsByKeyHead) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;  // of each key head: a query, a key, 2 · 2 values, 2 · 2 gates
+  file.floats("blk.0.ssm_in.weight", {1, 20}, counting_floats(20));
+  const auto checkpoint = open_file(directory, file, spec_with_value_heads("qwen3_next", 2));
+  const std::string layer = "model.layers.0.linear_attn.";
+  const auto from = [](int64_t first, int64_t rows) {
+    return [=](int64_t row, int64_t) { return static_cast<float>(row / rows * 10 + first + row % rows); };
+  };
+  expect_matrix(*checkpoint, layer + "q_proj.weight", {2, 1}, from(0, 1));
+  expect_matrix(*checkpoint, layer + "k_proj.weight", {2, 1}, from(1, 1));
+  expect_matrix(*checkpoint, layer + "v_proj.weight", {8, 1}, from(2, 4));
+  expect_matrix(*checkpoint, layer + "z_proj.weight", {8, 1}, from(6, 4));
+}
+
+TEST(GgufCheckpoint, OfGemma3nHasStackedStreams) {
+  const TemporaryDirectory directory;
+  WrittenGguf file;
+  file.floats("altup_proj.weight", {2, 2, 3}, counting_floats(12)).floats("blk.0.attn_norm.weight", {2}, {1, 2});
+  ModelSpec spec = spec_of("gemma3n_text");
+  spec.streams = 4;
+  const auto checkpoint = open_file(directory, file, spec);
+  expect_matrix(*checkpoint, "model.altup_projections.2.weight", {2, 2},
+                [](int64_t row, int64_t column) { return static_cast<float>(8 + row * 2 + column); });
+  expect_vector(*checkpoint, "model.layers.0.input_layernorm.weight", {1, 2});
 }
 
 TEST(GgufCheckpoint, OtherTypesAreRefusedByName) {

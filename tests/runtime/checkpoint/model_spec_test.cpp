@@ -273,7 +273,7 @@ TEST(ParseSpec, NamesTheRopeKeyThatIsWrong) {
   const std::pair<std::string, json> cases[] = {{"factor", 0.0},
                                                 {"factor", nullptr},
                                                 {"low_freq_factor", nullptr},
-                                                {"high_freq_factor", 1.0},
+                                                {"high_freq_factor", 0.5},
                                                 {"original_max_position_embeddings", 0}};
   for (const auto& [key, value] : cases) {
     json rope = llama3;

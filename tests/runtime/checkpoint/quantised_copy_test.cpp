@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/core/weight_format.h"
 #include "tests/model/hashed_weights.h"
+#include "tests/runtime/gguf/written_gguf.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::checkpoint {
@@ -161,6 +162,21 @@ TEST_F(QuantisedCopyTest, RefusesAFolderWithFiles) {
   ASSERT_FALSE(copy.has_value());
   EXPECT_EQ(copy.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(copy.error().message, HasSubstr("expected an empty or no folder"));
+}
+
+TEST_F(QuantisedCopyTest, RefusesAGgufFileBeforeItWrites) {
+  gguf::WrittenGguf file;
+  file.text("general.architecture", "llama").number("llama.context_length", 64).number("llama.block_count", 1);
+  file.number("llama.embedding_length", 8).number("llama.feed_forward_length", 16);
+  file.number("llama.attention.head_count", 2).real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  file.number("llama.rope.dimension_count", 4).floats("token_embd.weight", {8, 3}, std::vector<float>(24));
+  const std::filesystem::path path = src() / "m.gguf";
+  std::ofstream(path, std::ios::binary) << file.bytes();
+  const auto copy = write_quantised_copy(path, dst(), {});
+  ASSERT_FALSE(copy.has_value());
+  EXPECT_EQ(copy.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(copy.error().message, HasSubstr("m.gguf: found a GGUF file, expected a directory of Hugging Face"));
+  EXPECT_FALSE(std::filesystem::exists(dst()));
 }
 
 TEST_F(QuantisedCopyTest, RefusesGroupsThatDivideNothing) {

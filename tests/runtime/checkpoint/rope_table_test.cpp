@@ -34,7 +34,7 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
 
 TEST(RopeTable, HasTheFrequenciesAndTheScaleOfTransformers) {
   const json goldens = read_goldens();
-  ASSERT_EQ(goldens["cases"].size(), 44u);
+  ASSERT_EQ(goldens["cases"].size(), 46u);
   for (const json& golden : goldens["cases"]) {
     const std::string config = golden["config"].dump();
     const ModelSpec spec = parse_spec(config, "golden").value();

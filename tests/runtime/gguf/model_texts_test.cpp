@@ -84,6 +84,136 @@ TEST_F(ModelTexts, StretchedFrequenciesBecomeThoseOfLlama3) {
   EXPECT_EQ(derive(odd, "config.json").error().kind, ErrorKind::kUnsupported);
 }
 
+TEST_F(ModelTexts, FrequenciesOfLlama4HaveNoneBetweenKeptAndStretchedOnes) {
+  WrittenGguf file = llama();
+  with_embedding(file).floats("rope_freqs.weight", {2}, {1.0F, 16.0F});
+  const json rope = derived(file, "config.json")["rope_scaling"];
+  EXPECT_EQ(rope["factor"], 16.0);
+}
+
+/// The keys that all architectures have.
+WrittenGguf of_architecture(const std::string& name) {
+  WrittenGguf file;
+  file.text("general.architecture", name).number(name + ".context_length", 128).number(name + ".block_count", 4);
+  file.number(name + ".embedding_length", 16).number(name + ".feed_forward_length", 32);
+  file.number(name + ".attention.head_count", 4).number(name + ".attention.head_count_kv", 2);
+  file.number(name + ".attention.key_length", 8).real(name + ".attention.layer_norm_rms_epsilon", 1e-5F);
+  return file;
+}
+
+TEST_F(ModelTexts, SizesOfLinearAttentionHaveTheNamesOfStateSpaces) {
+  WrittenGguf file = of_architecture("qwen35");
+  file.number("qwen35.ssm.conv_kernel", 4).number("qwen35.ssm.state_size", 8).number("qwen35.ssm.group_count", 2);
+  file.number("qwen35.ssm.time_step_rank", 4).number("qwen35.ssm.inner_size", 48);
+  file.number("qwen35.nextn_predict_layers", 1).number("qwen35.rope.dimension_count", 2);
+  const json config = derived(with_embedding(file), "config.json");
+  EXPECT_EQ(config["model_type"], "qwen3_5_text");
+  EXPECT_EQ(config["num_hidden_layers"], 3);
+  EXPECT_EQ(config["linear_num_key_heads"], 2);
+  EXPECT_EQ(config["linear_key_head_dim"], 8);
+  EXPECT_EQ(config["linear_value_head_dim"], 12);
+  EXPECT_EQ(config["full_attention_interval"], 4);
+  EXPECT_EQ(config["partial_rotary_factor"], 0.25);
+  WrittenGguf odd = of_architecture("qwen35");
+  odd.number("qwen35.ssm.time_step_rank", 5).number("qwen35.ssm.inner_size", 48);
+  EXPECT_THAT(derive(with_embedding(odd), "config.json").error().message, HasSubstr("qwen35.ssm.inner_size"));
+}
+
+TEST_F(ModelTexts, LayersWithARecurrenceMayBeListed) {
+  WrittenGguf file = of_architecture("qwen35");
+  file.number("qwen35.ssm.time_step_rank", 4).number("qwen35.ssm.inner_size", 48);
+  file.numbers<uint8_t>("qwen35.attention.recurrent_layers", ValueType::kBool, {1, 0, 0, 1});
+  const json expected = {"linear_attention", "full_attention", "full_attention", "linear_attention"};
+  EXPECT_EQ(derived(with_embedding(file), "config.json")["layer_types"], expected);
+}
+
+TEST_F(ModelTexts, SparsityOfGemma3nIsAMultipleOfTheDeviation) {
+  WrittenGguf file = of_architecture("gemma3n");
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  file.numbers<float>("gemma3n.activation_sparsity_scale", ValueType::kFloat32, {1.6448536F, kNone, 0.0F, 1.0F});
+  file.floats("blk.0.laurel_l.weight", {16, 3}, std::vector<float>(48));
+  const json config = derived(with_embedding(file), "config.json");
+  const json& parts = config["activation_sparsity_pattern"];
+  EXPECT_EQ(parts[0], 0.95);
+  EXPECT_EQ(parts[1], 0.0);
+  EXPECT_EQ(parts[2], 0.5);
+  EXPECT_NEAR(parts[3].get<double>(), 0.8413447, 1e-6);  // of one deviation
+  EXPECT_EQ(config["laurel_rank"], 3);
+}
+
+TEST_F(ModelTexts, Llama4HasTheConstantsOfLlamaCpp) {
+  WrittenGguf file = of_architecture("llama4");
+  file.number("llama4.expert_count", 16).number("llama4.expert_feed_forward_length", 24);
+  const json config = derived(with_embedding(file), "config.json");
+  EXPECT_EQ(config["intermediate_size"], 24);
+  EXPECT_EQ(config["intermediate_size_mlp"], 32);
+  EXPECT_EQ(config["attention_chunk_size"], 8192);
+  EXPECT_EQ(config["use_qk_norm"], true);
+  WrittenGguf largest = of_architecture("llama4");
+  largest.number("llama4.expert_count", 128).number("llama4.attention.sliding_window", 0);
+  const json whole = derived(with_embedding(largest), "config.json");
+  EXPECT_EQ(whole["use_qk_norm"], false);
+  EXPECT_EQ(whole["attention_chunk_size"], nullptr);
+  EXPECT_EQ(whole["no_rope_layer_interval"], 5);
+}
+
+TEST_F(ModelTexts, LayersOfHy3WithoutExpertsAreTheFirstOnes) {
+  WrittenGguf file;
+  file.text("general.architecture", "hy_v3").number("hy_v3.context_length", 128).number("hy_v3.block_count", 4000000);
+  file.number("hy_v3.embedding_length", 16).number("hy_v3.attention.head_count", 4).number("hy_v3.expert_count", 3);
+  file.number("hy_v3.expert_feed_forward_length", 8).number("hy_v3.expert_shared_feed_forward_length", 16);
+  WrittenGguf sparse = file;
+  sparse.floats("blk.2.ffn_gate_inp.weight", {16, 3}, std::vector<float>(48));
+  sparse.floats("blk.2.attn_norm.weight", {16}, std::vector<float>(16));
+  const json config = derived(with_embedding(sparse), "config.json");
+  EXPECT_EQ(config["first_k_dense_replace"], 2);
+  EXPECT_EQ(config["num_shared_experts"], 2);
+  WrittenGguf dense = file;  // however many layers it claims
+  EXPECT_EQ(derived(with_embedding(dense), "config.json")["first_k_dense_replace"], 1);
+  WrittenGguf other = file;
+  other.flag("hy_v3.expert_weights_norm", false);
+  EXPECT_EQ(derive(with_embedding(other), "config.json").error().kind, ErrorKind::kUnsupported);
+}
+
+TEST_F(ModelTexts, Llama4WithoutExpertsIsRefusedInWords) {
+  WrittenGguf file = of_architecture("llama4");
+  const auto text = derive(with_embedding(file), "config.json");
+  ASSERT_FALSE(text.has_value());
+  EXPECT_EQ(text.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(text.error().message, HasSubstr("found a Llama 4 without experts"));
+}
+
+/// Latent attention with YaRN.
+WrittenGguf latent(const std::string& name) {
+  WrittenGguf file = of_architecture(name);
+  file.number(name + ".attention.key_length_mla", 12).number(name + ".attention.value_length_mla", 6);
+  file.number(name + ".rope.dimension_count", 4).number(name + ".attention.kv_lora_rank", 8);
+  file.text(name + ".rope.scaling.type", "yarn").real(name + ".rope.scaling.factor", 8.0F);
+  file.real(name + ".rope.freq_base", 10000.0F).real(name + ".rope.scaling.yarn_log_multiplier", 0.1F);
+  return file;
+}
+
+TEST_F(ModelTexts, QueriesOfMistral4GrowAsByDefault) {
+  WrittenGguf file = latent("mistral4");
+  const json config = derived(with_embedding(file), "config.json");
+  EXPECT_EQ(config["model_type"], "mistral4");
+  EXPECT_EQ(config["rope_parameters"]["llama_4_scaling_beta"], 0.1);
+  EXPECT_NEAR(config["rope_parameters"]["mscale_all_dim"].get<double>(), 1.0, 1e-6);
+  WrittenGguf large = latent("deepseek2");
+  large.real("deepseek2.attention.temperature_scale", 0.25F);
+  const json other = derived(with_embedding(large), "config.json");
+  EXPECT_EQ(other["model_type"], "mistral4");
+  EXPECT_EQ(other["rope_parameters"]["llama_4_scaling_beta"], 0.25);
+}
+
+TEST_F(ModelTexts, ChoicesOfDeepSeekWithABiasAreOfSigmoids) {
+  WrittenGguf file = latent("deepseek2");
+  file.number("deepseek2.leading_dense_block_count", 1).floats("blk.1.exp_probs_b.bias", {2}, {1, 2});
+  EXPECT_EQ(derived(with_embedding(file), "config.json")["model_type"], "deepseek_v3");
+  WrittenGguf plain = latent("deepseek2");
+  EXPECT_EQ(derived(with_embedding(plain), "config.json")["model_type"], "deepseek_v2");
+}
+
 TEST_F(ModelTexts, NumbersThatAreNoneAreRefused) {
   WrittenGguf file = llama();
   file.real("llama.rope.scaling.factor", std::numeric_limits<float>::quiet_NaN());
