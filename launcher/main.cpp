@@ -1,5 +1,6 @@
 // The lockstep program: reads the command line, runs the command, reports errors.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -49,6 +50,17 @@ Result<int> run(const launcher::Command& command) {
   return std::visit(Runner{}, command);
 }
 
+/// Fails where so few files may be opened that sockets and libraries would lack them in the middle of a run.
+Result<void> require_files() {
+  constexpr rlim_t kLeastFiles = 32;  // a rank alone has 20 open
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kLeastFiles) return ok();
+  return Error{ErrorKind::kUnavailable,
+               fmt::format("[launcher] cannot start: found a limit of {} open files, expected at least {}; raise it "
+                           "(ulimit -n)",
+                           files.rlim_cur, kLeastFiles)};
+}
+
 /// Fails where some of what was written to stdout is lost.
 Result<void> flush_output() {
   errno = 0;
@@ -64,14 +76,17 @@ Result<void> flush_output() {
 
 int main(int argc, char** argv) {
   int code = 0;
-  const Result<void> result = guarded("launcher", [&]() -> Result<void> {
+  Result<void> result = guarded("launcher", [&]() -> Result<void> {
+    LOCKSTEP_TRY_VOID(require_files());
     LOCKSTEP_TRY(const launcher::Command command, launcher::parse_command_line(argc, argv));
     LOCKSTEP_TRY(code, run(command));
     return flush_output();
   });
+  const bool is_thrown = !result.has_value() && result.error().kind == ErrorKind::kInternal;
+  if (is_thrown && std::ferror(stdout) != 0) result = flush_output();  // by fmt::print
   if (result.has_value()) return code;
   std::fflush(stdout);
-  fmt::print(stderr, "lockstep: {}\n", result.error().message);
+  std::fputs(fmt::format("lockstep: {}\n", result.error().message).c_str(), stderr);  // fmt::print throws if it is full
   std::fflush(stderr);
   // Not exit(): the destructors of MPI and CAF would wait for peers that may have ended.
   std::_Exit(exit_code(result.error().kind));

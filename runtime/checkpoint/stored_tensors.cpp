@@ -15,6 +15,7 @@
 #include "runtime/checkpoint/mxfp4.h"
 #include "runtime/checkpoint/output_rows.h"
 #include "runtime/checkpoint/quantisation_config.h"
+#include "runtime/checkpoint/stored_formats.h"
 #include "runtime/checkpoint/stored_names.h"
 #include "runtime/checkpoint/strided_tensor.h"
 #include "runtime/checkpoint/tiled_heads.h"
@@ -293,32 +294,6 @@ Result<void> Resolver::add_mxfp4(const std::string& canonical, const std::string
   coded_.emplace(canonical, MatrixFormat{.weights = codes->format()});
   found_.emplace(canonical, StoredTensor{blocks->first, std::move(seen), {}, std::move(codes)});
   return ok();
-}
-
-/// The formats of all matrices that products can read in codes. A product reads all experts of a layer at once.
-Result<WeightFormats> formats_of(const StoredTensors& tensors,
-                                 const std::map<std::string, MatrixFormat, std::less<>>& coded) {
-  std::map<std::string, std::optional<MatrixFormat>, std::less<>> formats;
-  for (const auto& [name, tensor] : tensors) {
-    if (!may_have_codes(name)) continue;
-    const auto at = coded.find(name);
-    const std::optional<MatrixFormat> format = at == coded.end() ? std::nullopt : std::optional(at->second);
-    const auto [first, is_new] = formats.emplace(without_expert(name), format);
-    if (is_new || first->second == format) continue;
-    return Error{
-        ErrorKind::kUnsupported,
-        fmt::format("[runtime/checkpoint] cannot use tensor {} of {}: found the format {}, expected {} as of the "
-                    "layer's first expert; take a model whose experts have one format",
-                    tensor.stored_name, tensor.entry.file.string(), format ? to_string(*format) : "of elements",
-                    first->second ? to_string(*first->second) : "elements")};
-  }
-  if (!coded.empty()) formats.try_emplace(std::string(kHead), std::nullopt);  // without one, it is the embedding
-  std::vector<FormatException> matrices;
-  for (auto& [name, format] : formats) matrices.push_back({name, format});
-  WeightFormats compact = compact_formats(std::move(matrices));
-  const auto table = coded.find(kEmbedding);
-  if (table != coded.end()) compact.table = table->second;
-  return compact;
 }
 
 /// The prefix of the file's first layer.

@@ -1,0 +1,88 @@
+"""Machines that lack something: a run works all the same, or says what is missing.
+
+    bad_machine_test.py PROGRAM
+"""
+import shlex
+import subprocess
+import sys
+import unittest
+
+import launches
+
+WITHOUT_SHARED_MEMORY = "mount -t tmpfs -o ro tmpfs /dev/shm"
+SMALL_SHARED_MEMORY = "mount -t tmpfs -o size=64k tmpfs /dev/shm"
+FULL_DISK = "mount -t tmpfs -o size=4k tmpfs {0} && head -c 8192 /dev/zero > {0}/full"
+WITHOUT_IPV4 = "ip link set lo up && ip -4 address flush dev lo"
+
+
+class BadMachine(launches.Launches):
+    def run_on(self, name, change, *more, namespaces=("--mount",), ranks=2):
+        """The finished run of two processes on a machine of its own that the shell command `change` has changed."""
+        program = [launches.PROGRAM, *self.arguments(name, *more)]
+        program += ["--launch", "processes", "--tp", str(ranks)] if ranks > 1 else []
+        words = ["unshare", *namespaces, "sh", "-c", f"{change}\nexec {shlex.join(program)}"]
+        return self.run_command(words)
+
+    def expect_error(self, done, code, *words):
+        self.assertEqual(done.returncode, code, done.stdout)
+        self.expect_words(done, *words)
+
+    def test_ranks_share_memory_without_a_folder_for_it(self):
+        self.expect_tokens(self.run_on("no-shm", WITHOUT_SHARED_MEMORY), "no-shm", 2)
+
+    def test_too_little_shared_memory_is_told_with_what_to_do(self):
+        done = self.run_on("small-shm", SMALL_SHARED_MEMORY)
+        self.expect_error(done, 7, "/dev/shm is too small: found 64.00 KiB free", "--shm-size")
+
+    def test_one_address_of_ipv6_is_enough(self):
+        done = self.run_on("ipv6", WITHOUT_IPV4, namespaces=("--net",))
+        self.expect_tokens(done, "ipv6", 2)
+
+    def test_no_network_at_all_is_told(self):
+        done = self.run_on("no-net", "true", namespaces=("--net",))
+        self.expect_error(done, 4, "rank 0: cannot listen on", "its interface is up")
+
+    def test_a_host_name_that_nothing_resolves_does_not_matter(self):
+        done = self.run_on("no-name", "hostname no-such-host", namespaces=("--uts",))
+        self.expect_tokens(done, "no-name", 2)
+
+    def test_files_that_may_be_opened(self):
+        self.expect_tokens(self.run_on("files-64", "ulimit -n 64"), "files-64", 2)
+        self.expect_error(self.run_on("files-12", "ulimit -n 12"), 4, "found a limit of 12 open files", "ulimit -n")
+
+    def test_nothing_in_sys_and_no_control_groups(self):
+        self.expect_tokens(self.run_on("no-sys", "mount -t tmpfs tmpfs /sys"), "no-sys", 2)
+
+    def test_one_core(self):
+        self.expect_tokens(self.run_on("one-core", "taskset -pc 0 $$ > /dev/null"), "one-core", 2)
+
+    def test_a_full_disk_loses_no_answer_without_a_word(self):
+        full = self.folder / "full"
+        full.mkdir()
+        change = FULL_DISK.format(shlex.quote(str(full)))
+        done = self.run_on("full", change, "--json", full / "answer.json", "--trace", full / "trace.json", ranks=1)
+        self.expect_error(done, 2, "No space left on device")
+
+    def test_output_that_nothing_takes_is_an_error(self):
+        command = shlex.join([launches.PROGRAM, "generate", "--help"])
+        done = self.run_command(["sh", "-c", f"exec {command} > /dev/full"])
+        self.expect_error(done, 2, "cannot write to stdout")
+        done = self.run_command(["sh", "-c", f"exec {command} > /dev/full 2> /dev/full"])
+        self.assertEqual(done.returncode, 2)
+
+    def test_a_home_that_cannot_be_written(self):
+        done = self.run_on("home", "mount -t tmpfs -o ro tmpfs \"$HOME\"")
+        self.expect_tokens(done, "home", 2)
+
+
+def why_not():
+    """What keeps this machine from running the tests; None: nothing."""
+    try:
+        made = subprocess.run(["unshare", "--mount", "--net", "--uts", "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return "there is no unshare"
+    return None if made.returncode == 0 else "no namespaces of its own for a test (unshare)"
+
+
+if __name__ == "__main__":
+    launches.start_tests(why_not())
