@@ -31,10 +31,10 @@ Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeigh
   if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
   const bool are_all_int8 = spec.formats.usual && is_int8(*spec.formats.usual) && spec.formats.exceptions.empty();
   if (backend == device::CodedWeights::kNone || !are_all_int8) {
-    return no_codes(spec, fmt::format("{} weights", weights_in_words(spec)), "choose --backend cpu or reference");
+    return no_codes(spec, fmt::format("{} weights", weights_in_words(spec)), "choose --backend cpu, cuda or reference");
   }
   if (spec.experts == 0) return ok();
-  return no_codes(spec, "experts in 8 bits", "omit --weights, or choose --backend reference");
+  return no_codes(spec, "experts in 8 bits", "omit --weights, or choose --backend cpu, cuda or reference");
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ device::Capabilities capabilities(const StepOptions& steps) {
           .bounded_attention = true,
           .invariant_sums = !steps.uses_blas,
           .recurrences = true,
-          .coded_weights = device::CodedWeights::kInt8,
+          .coded_weights = device::CodedWeights::kAll,
           .latent_attention = true};
 }
 

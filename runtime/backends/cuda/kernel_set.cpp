@@ -42,6 +42,7 @@ std::vector<KernelRow> make_rows() {
   constexpr int64_t kNorm = 2 * 32 * sizeof(float);  // NormShared
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
+  rows.add<EmbedCodesParameters>("embed", "embed_codes", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
   rows.add<JoinHeadsParameters>("take_rows", "join_heads", sizes, kMapThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
@@ -73,16 +74,25 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProductHeadsParameters>("product_tiles", "product_heads_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", halves, kProductThreads, kMostTilesBytes);
-  rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
-  rows.add<ProductInt8Parameters>("product_int8", "product_int8_few", types, kProductThreads,
-                                  kProductInt8FewSharedBytes);
-  rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
+  rows.add<QuantiseParameters>("quantise", "quantise", types, kQuantiseThreads);
+  rows.add<FakeQuantiseParameters>("quantise", "fake_quantise", types, kQuantiseThreads);
+  rows.add<ProductCodesParameters>("product_codes", "product_codes_few", types, kProductThreads,
+                                   kProductCodesFewSharedBytes);
+  rows.add<ProductCodesParameters>("product_codes", "product_codes", types, kProductThreads, kProductCodesSharedBytes);
   rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);
   rows.add<ListExpertsParameters>("experts", "list_experts", one, kListThreads, kListExpertsSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner_few", types, kProductThreads, kExpertsInnerFewSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down_few", types, kProductThreads, kExpertsDownFewSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner", types, kProductThreads, kExpertsInnerSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down", types, kProductThreads, kExpertsDownSharedBytes);
+  rows.add<ExpertsInnerCodesParameters>("experts_codes", "experts_inner_codes_few", types, kProductThreads,
+                                        kExpertsInnerFewSharedBytes);
+  rows.add<ExpertsDownCodesParameters>("experts_codes", "experts_down_codes_few", types, kProductThreads,
+                                       kExpertsDownFewSharedBytes);
+  rows.add<ExpertsInnerCodesParameters>("experts_codes", "experts_inner_codes", types, kProductThreads,
+                                        kExpertsInnerCodesSharedBytes);
+  rows.add<ExpertsDownCodesParameters>("experts_codes", "experts_down_codes", types, kProductThreads,
+                                       kExpertsDownCodesSharedBytes);
   constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);
   rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
@@ -97,7 +107,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply", {"_f32", "_bf16", "_f16", "_int8"}, kProbeThreads);
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply_groups", {"_bf16", "_f16"}, kProbeThreads,
                                     kProbeGroupsSharedBytes);
-  rows.follow_previous_except({"experts", "product_int8", "gather", "owners", "hosts", "probe"});
+  rows.follow_previous_except({"experts", "experts_codes", "gather", "owners", "hosts", "probe"});
   return std::move(rows).take();
 }
 

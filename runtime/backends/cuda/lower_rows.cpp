@@ -35,6 +35,7 @@ Result<void> Lowering::lower_embedding(const Node& node) {
                              .is_float = y.dtype == DType::kFloat32,
                              // What a rank adds for another rank's row: x + −0 is x, also if x is −0.
                              .nothing = graph_.ranks > 1 ? -0.0f : 0.0f};
+  if (known->second.format) return embed_codes(node, parameters, known->second);
   for (const WeightForm& form : known->second.forms) {
     const auto* stack = std::get_if<StackedPacking>(&form.packing);
     const bool is_plain = form.packing.index() == 0;

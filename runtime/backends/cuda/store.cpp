@@ -19,11 +19,7 @@ Error invalid(std::string message) {
 
 /// The matrix `bytes` in the form of `packing`.
 std::vector<std::byte> packed(const Packing& packing, const TensorType& type, std::span<const std::byte> bytes) {
-  if (const auto* integers = std::get_if<Int8Packing>(&packing)) {
-    std::vector<std::byte> all(static_cast<size_t>(integers->bytes()));
-    integers->pack(type.dtype, bytes, all);
-    return all;
-  }
+  if (const auto* codes = std::get_if<CodedPacking>(&packing)) return pack_quantised(*codes, type.dtype, bytes);
   const auto& stack = std::get<StackedPacking>(packing);
   std::vector<std::byte> all(static_cast<size_t>(stack.bytes()));
   const auto part = static_cast<size_t>(stack.matrix.bytes());
