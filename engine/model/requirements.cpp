@@ -51,7 +51,7 @@ Result<void> require_operations(const checkpoint::ModelSpec& spec, const device:
   if (spec.cache_type != CacheType::kModel && !backend.coded_caches) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[engine] --kv-dtype: found {}, expected a backend that keeps keys and values in 8 bits; "
-                             "choose --backend cpu or reference, or omit it",
+                             "choose --backend cpu, cuda or reference, or omit it",
                              to_string(spec.cache_type))};
   }
   if (spec.delta_layers.empty() || backend.recurrences) return ok();

@@ -116,6 +116,7 @@ device::Capabilities capabilities(const StepOptions& steps) {
           .invariant_sums = !steps.uses_blas,
           .recurrences = true,
           .coded_weights = device::CodedWeights::kAll,
+          .coded_caches = true,
           .latent_attention = true};
 }
 

@@ -59,16 +59,24 @@ std::vector<KernelRow> make_rows() {
   rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
+  rows.add<AppendParameters>("append", "append_codes", types, kAppendThreads);
   rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<HeadsParameters>("heads", "prepare_heads_joined", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<AttendParameters>("attend", "attend", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<AttendParameters>("attend", "attend_codes", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", floats, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles_codes", floats, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles", halves, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles_codes", halves, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_fold", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
   rows.add<ProductFewParameters>("product_few", "product_few", types, kMostFewThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
+  rows.add<AttendRowsParameters>("attend_rows", "attend_rows_codes", floats, kRowsThreads,
+                                 attend_rows_bytes(kRowsHeadDim));
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_pairs", halves, kRows16Threads, kMostTilesBytes);
+  rows.add<AttendRowsParameters>("attend_rows_16_codes", "attend_rows_codes", halves, kRows16Threads, kMostTilesBytes);
+  rows.add<AttendRowsParameters>("attend_rows_16_codes", "attend_pairs_codes", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductHeadsParameters>("product", "product_heads", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductHeadsParameters>("product_tiles", "product_heads_tiles", types, kProductThreads, kMostTilesBytes);

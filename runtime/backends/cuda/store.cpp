@@ -263,9 +263,8 @@ Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
       if (at != loaded) LOCKSTEP_TRY_VOID(download(tile, caches() + at));
       loaded = at;
       for (int64_t head = 0; head < cache.heads; ++head) {
-        const int64_t from = cache.row(slot, position, head) - at;
         const int64_t to = (slot * cache.heads + head) * cache.held.capacity + row;
-        std::memcpy(all.data() + static_cast<size_t>(to) * row_bytes, tile.data() + from, row_bytes);
+        cache.copy_row(tile.data(), head, position % kTileTokens, all.data() + static_cast<size_t>(to) * row_bytes);
       }
     }
   }

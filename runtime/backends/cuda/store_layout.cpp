@@ -113,12 +113,6 @@ class LayoutMaker {
     }
     if (node.op != Op::kKvAppend) return ok();
     const std::string& name = graph.value(node.operands[1]).name;
-    if (const TensorType& type = graph.value(node.operands[1]).type; has_row_scales(type.dtype)) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("[runtime/backends/cuda] cannot lay out cache {}: found {}, rows in 8 bits with their "
-                               "scales, expected elements of the model's type; omit --kv-dtype",
-                               name, to_string(type))};
-    }
     const Ring ring{node.has("window"), node.integer_or("pinned", 0)};
     std::optional<Ring>& known = rings_[name];
     if (!known) known = ring;
@@ -173,7 +167,7 @@ class LayoutMaker {
       const Ring mode = ring->second.value_or(Ring{});
       state.cache = CacheLayout{.dtype = state.type.dtype,
                                 .heads = shape[1],
-                                .head_dim = shape[3],
+                                .head_dim = row_values(state.type.dtype, shape[3]),
                                 .held = {shape[0], shape[2], mode.is_ring, mode.pinned}};
       Region& region = regions[state.cache->tiles()];
       state.cache->offset = region.tile_bytes;

@@ -48,13 +48,13 @@ LOCKSTEP_KERNEL(experts_down_codes_few_bf16, ExpertsDownCodesParameters, kProduc
 LOCKSTEP_KERNEL(experts_down_codes_few_f16, ExpertsDownCodesParameters, kProductThreads) {
   down_of_codes<F16Rows, 1>(p);
 }
-LOCKSTEP_KERNEL(experts_down_codes_f32, ExpertsDownCodesParameters, kProductThreads) {
+LOCKSTEP_KERNEL_HELD(experts_down_codes_f32, ExpertsDownCodesParameters, kProductThreads, 1) {
   down_of_codes<F32Rows, kCodeGroups>(p);
 }
-LOCKSTEP_KERNEL(experts_down_codes_bf16, ExpertsDownCodesParameters, kProductThreads) {
+LOCKSTEP_KERNEL_HELD(experts_down_codes_bf16, ExpertsDownCodesParameters, kProductThreads, 1) {
   down_of_codes<Bf16Rows, kCodeGroups>(p);
 }
-LOCKSTEP_KERNEL(experts_down_codes_f16, ExpertsDownCodesParameters, kProductThreads) {
+LOCKSTEP_KERNEL_HELD(experts_down_codes_f16, ExpertsDownCodesParameters, kProductThreads, 1) {
   down_of_codes<F16Rows, kCodeGroups>(p);
 }
 

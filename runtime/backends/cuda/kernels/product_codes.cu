@@ -60,10 +60,14 @@ LOCKSTEP_DEVICE void product_codes(const ProductCodesParameters& p) {
 LOCKSTEP_KERNEL(product_codes_few_f32, ProductCodesParameters, kProductThreads) { product_codes<F32Rows, 1>(p); }
 LOCKSTEP_KERNEL(product_codes_few_bf16, ProductCodesParameters, kProductThreads) { product_codes<Bf16Rows, 1>(p); }
 LOCKSTEP_KERNEL(product_codes_few_f16, ProductCodesParameters, kProductThreads) { product_codes<F16Rows, 1>(p); }
-LOCKSTEP_KERNEL(product_codes_f32, ProductCodesParameters, kProductThreads) { product_codes<F32Rows, kCodeGroups>(p); }
-LOCKSTEP_KERNEL(product_codes_bf16, ProductCodesParameters, kProductThreads) {
+LOCKSTEP_KERNEL_HELD(product_codes_f32, ProductCodesParameters, kProductThreads, 1) {
+  product_codes<F32Rows, kCodeGroups>(p);
+}
+LOCKSTEP_KERNEL_HELD(product_codes_bf16, ProductCodesParameters, kProductThreads, 1) {
   product_codes<Bf16Rows, kCodeGroups>(p);
 }
-LOCKSTEP_KERNEL(product_codes_f16, ProductCodesParameters, kProductThreads) { product_codes<F16Rows, kCodeGroups>(p); }
+LOCKSTEP_KERNEL_HELD(product_codes_f16, ProductCodesParameters, kProductThreads, 1) {
+  product_codes<F16Rows, kCodeGroups>(p);
+}
 
 }  // namespace lockstep::cuda

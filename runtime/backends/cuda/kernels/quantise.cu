@@ -1,26 +1,10 @@
 // Rows in 8 bits: integers and scales of groups, and roundings to codes times their scale.
 #include "runtime/backends/cuda/kernels/codes.h"
+#include "runtime/backends/cuda/kernels/magnitudes.h"
 #include "runtime/backends/cuda/kernels/rows.h"
-#include "runtime/backends/cuda/kernels/sums.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr float kLeastMagnitude = 7.88860905e-31f;  // 2⁻¹⁰⁰
-
-LOCKSTEP_DEVICE float magnitude_of(float value) { return float_of_bits(bits_of(value) & 0x7fffffffu); }
-
-/// The largest magnitude of some columns, on every lane; NaN if one of them is a NaN or infinite.
-template <typename Rows>
-LOCKSTEP_DEVICE float largest_magnitude(const typename Rows::Element* x, const Columns& columns) {
-  float most = 0.0f;
-  for (int i = columns.begin + thread_index() % kWarpLanes; i < columns.end; i += kWarpLanes) {
-    const float size = magnitude_of(Rows::read(x[i]));
-    most = larger_or_nan(most, size < infinity() ? size : float_of_bits(0x7fc00000u));
-  }
-  for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) most = larger_or_nan(shuffle_xor(most, mask), most);
-  return most;
-}
 
 /// The number of the warp among all.
 LOCKSTEP_DEVICE int64_t warp_of_grid() {
@@ -37,7 +21,7 @@ LOCKSTEP_DEVICE void quantise(const QuantiseParameters& p) {
   const int lane = thread_index() % kWarpLanes;
   const Columns columns = columns_of(p.cut, static_cast<int>(unit % p.cut.count));
   const Element* x = static_cast<const Element*>(p.x) + row * p.x_stride;
-  const float most = largest_magnitude<Rows>(x, columns);
+  const float most = largest_magnitude<Rows>(x, columns.begin, columns.end);
   const bool is_zero = !(most >= kLeastMagnitude);  // or a NaN
   const float inverse = is_zero ? 0.0f : divide(127.0f, most);
   uint32_t* integers = p.integers + unit * p.cut.words;
@@ -56,7 +40,7 @@ LOCKSTEP_DEVICE void quantise(const QuantiseParameters& p) {
   for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
   if (lane != 0) return;
   p.sums[unit] = sum;
-  p.scales[unit] = most == most ? (is_zero ? 0.0f : divide(most, 127.0f)) : float_of_bits(0x7fc00000u);
+  p.scales[unit] = most == most ? (is_zero ? 0.0f : divide(most, 127.0f)) : not_a_number();
 }
 
 /// The nearest number e4m3 of a value from −448 to 448.
@@ -77,7 +61,7 @@ LOCKSTEP_DEVICE void fake_quantise(const FakeQuantiseParameters& p) {
   if (p.scale != nullptr) {
     scale = *p.scale;
   } else {
-    const float most = largest_magnitude<Rows>(x, columns);
+    const float most = largest_magnitude<Rows>(x, columns.begin, columns.end);
     scale = most < kLeastMagnitude ? 0.0f : divide(most, most_code);
   }
   for (int i = columns.begin + thread_index() % kWarpLanes; i < columns.end; i += kWarpLanes) {
