@@ -58,10 +58,10 @@ Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeigh
   if (!spec.formats.any() || backend == device::CodedWeights::kAll) return ok();
   const bool are_all_int8 = spec.formats.usual && is_int8(*spec.formats.usual) && spec.formats.exceptions.empty();
   if (backend == device::CodedWeights::kNone || !are_all_int8) {
-    return no_codes(spec, fmt::format("{} weights", weights_in_words(spec)), "choose --backend cpu or reference");
+    return no_codes(spec, fmt::format("{} weights", weights_in_words(spec)), "choose --backend cpu, cuda or reference");
   }
   if (spec.experts == 0) return ok();
-  return no_codes(spec, "experts in 8 bits", "omit --weights, or choose --backend reference");
+  return no_codes(spec, "experts in 8 bits", "omit --weights, or choose --backend cpu, cuda or reference");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ Result<void> require_operations(const checkpoint::ModelSpec& spec, const device:
   if (spec.cache_type != CacheType::kModel && !backend.coded_caches) {
     return Error{ErrorKind::kUnsupported,
                  fmt::format("[engine] --kv-dtype: found {}, expected a backend that keeps keys and values in 8 bits; "
-                             "choose --backend cpu or reference, or omit it",
+                             "choose --backend cpu, cuda or reference, or omit it",
                              to_string(spec.cache_type))};
   }
   if (spec.delta_layers.empty() || backend.recurrences) return ok();

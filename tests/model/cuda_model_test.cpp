@@ -5,30 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cstdlib>
 
-#include "tests/cuda_stand_in/driver_under_test.h"
 #include "tests/model/golden.h"
 #include "tests/model/odd_models.h"
+#include "tests/model/on_cuda.h"
 
 namespace lockstep::model {
 namespace {
 
 constexpr int64_t kCapacity = 64;
-
-/// LOCKSTEP_GOLDENS, where the sources are not at hand.
-std::filesystem::path goldens_folder() {
-  const char* named = std::getenv("LOCKSTEP_GOLDENS");
-  return named == nullptr ? LOCKSTEP_GOLDENS_DIR : named;
-}
-
-/// `options` for ranks that share the stand-in's GPU.
-GroupOptions on_stand_in(GroupOptions options) {
-  options.backend = "cuda";
-  options.backend_options = {{"cuda-driver", cu::driver_under_test(LOCKSTEP_STAND_IN_CUDA)},
-                             {"nccl", LOCKSTEP_STAND_IN_NCCL}};
-  return options;
-}
 
 using ModelAndRanks = std::tuple<std::string, int>;
 

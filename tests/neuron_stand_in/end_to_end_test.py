@@ -106,6 +106,20 @@ class Tokens(Folder):
         self.assertEqual(self.sequences(2, [*arguments, *self.neuron()]), expected)
 
 
+class Refusals(Folder):
+    def test_weights_in_4_bits_and_caches_in_8_bits_are_refused_by_name(self):
+        for options, found in ((["--weights", "q4:16"], "found q4:16 weights"),
+                               (["--kv-dtype", "int8"], "--kv-dtype: found int8"),
+                               (["--kv-dtype", "fp8"], "--kv-dtype: found fp8")):
+            with self.subTest(options=options):
+                with self.job(1, ["--model", model_of("llama_grouped"), "--ids-file", self.rows([[3, 4]]),
+                                  "--max-new-tokens", 2, *options, *self.neuron()]) as job:
+                    record = job.wait_for_record(0)
+                    self.assertEqual(record["code"], 3, record)
+                    self.assertIn(found, record["message"])
+                self.assertEqual(self.compiled(), 0)
+
+
 class Starts(Folder):
     def run_once(self, *more, environment=None):
         expected = golden("llama_grouped")

@@ -115,7 +115,9 @@ device::Capabilities capabilities(const StepOptions& steps) {
           .bounded_attention = true,
           .invariant_sums = !steps.uses_blas,
           .recurrences = true,
-          .coded_weights = device::CodedWeights::kInt8,
+          .coded_weights = device::CodedWeights::kAll,
+          .rounded_experts = true,
+          .coded_caches = true,
           .latent_attention = true};
 }
 

@@ -36,7 +36,7 @@ std::vector<SumPart> parts_of_product(const graph::Graph& graph, const graph::No
 
 bool has_few_rows(const graph::Graph& graph, const graph::Node& product, int sums) {
   const int64_t rows = graph.value(product.operands[0]).type.shape[0];
-  if (graph::int8_group(graph, product) > 0 || rows < 1 || rows > kTileRows) return false;
+  if (graph::format_of(graph, product, 1) || rows < 1 || rows > kTileRows) return false;
   const Packing packing = packing_of(graph, product, 1);
   const FragmentPacking& matrix = std::get<StackedPacking>(packing).matrix;
   const std::vector<SumPart> own = parts_of_product(graph, product);

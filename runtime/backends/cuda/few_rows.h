@@ -15,8 +15,8 @@ int64_t most_warp_steps(const std::vector<SumPart>& parts, int sums, int warps);
 /// Whether the steps of `parts` take all of `columns` in order, 16 each.
 bool are_dense(const std::vector<SumPart>& parts, int64_t columns);
 
-/// Whether `product_few` takes a product: at most 8 rows, which fit a block's shared memory with all parts of its sums.
-/// `sums` of each row: two where gates and what they gate are computed together.
+/// Whether `product_few` takes a product: of elements, with at most 8 rows, which fit a block's shared memory with all
+/// parts of its sums. `sums` of each row: two where gates and what they gate are computed together.
 bool has_few_rows(const graph::Graph& graph, const graph::Node& product, int sums);
 
 /// How the parts of a sum follow each other, for `product_few`.

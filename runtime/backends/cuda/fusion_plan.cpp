@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/backends/cuda/few_rows.h"
+#include "runtime/core/cache_rows.h"
 #include "runtime/graph/dataflow.h"
 
 namespace lockstep::cuda {
@@ -59,8 +60,9 @@ class Planner {
     }
   }
 
-  /// The last append to a cache before an attention that nothing else reads in between.
+  /// The last append to a cache of elements before an attention that nothing else reads in between.
   std::optional<size_t> append_before(ValueId cache, size_t attention) const {
+    if (has_row_scales(type_of(cache).dtype)) return std::nullopt;
     const std::vector<size_t>& touching = flow_.readers(cache);
     const auto at = std::ranges::find(touching, attention);
     if (at == touching.begin()) return std::nullopt;
@@ -74,7 +76,8 @@ class Planner {
   /// The rotation and norm that make `heads`, which only nodes of this attention's launch read; of joined heads, those
   /// of their first columns and the rotation of the others.
   void turn_heads(ValueId heads, size_t attention) {
-    const int64_t width = type_of(graph_.nodes[attention].operands[1]).shape[3];
+    const TensorType& keys = type_of(graph_.nodes[attention].operands[1]);
+    const int64_t width = row_values(keys.dtype, keys.shape[3]);
     const auto maker = flow_.maker(heads);
     if (!maker || graph_.nodes[*maker].op != Op::kJoinHeads) {
       turn_columns(heads, width, {Op::kRope, Op::kRmsNorm}, attention);

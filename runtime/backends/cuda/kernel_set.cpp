@@ -42,8 +42,10 @@ std::vector<KernelRow> make_rows() {
   constexpr int64_t kNorm = 2 * 32 * sizeof(float);  // NormShared
   Rows rows;
   rows.add<EmbedParameters>("embed", "embed", types, kEmbedThreads);
+  rows.add<EmbedCodesParameters>("embed", "embed_codes", types, kEmbedThreads);
   rows.add<TakeRowsParameters>("take_rows", "take_rows", sizes, kTakeRowsThreads);
   rows.add<JoinHeadsParameters>("take_rows", "join_heads", sizes, kMapThreads);
+  rows.add<TakeColumnsParameters>("take_rows", "take_columns", sizes, kMapThreads);
   rows.add<MapParameters>("map", "map", types, kMapThreads);
   rows.add<ScaleRowsParameters>("map", "scale_rows", types, kMapThreads);
   rows.add<RmsNormParameters>("rms_norm", "rms_norm", types, kNormThreads, kNorm);
@@ -58,31 +60,48 @@ std::vector<KernelRow> make_rows() {
   rows.add<TurnTableParameters>("turn", "turn_table", one, kTurnThreads);
   rows.add<TurnParameters>("turn", "turn", types, kTurnThreads);
   rows.add<AppendParameters>("append", "append", sizes, kAppendThreads);
+  rows.add<AppendParameters>("append", "append_codes", types, kAppendThreads);
   rows.add<HeadsParameters>("heads", "prepare_heads", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<HeadsParameters>("heads", "prepare_heads_joined", types, kHeadsThreads, kHeadsSharedBytes);
   rows.add<AttendParameters>("attend", "attend", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
+  rows.add<AttendParameters>("attend", "attend_codes", floats, kAttendThreads, 2 * kTileTokens * sizeof(float));
   rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles", floats, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles", "attend_tiles_codes", floats, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles", halves, kAttendThreads, kMostSharedBytes);
+  rows.add<AttendTilesParameters>("attend_tiles_16", "attend_tiles_codes", halves, kAttendThreads, kMostSharedBytes);
   rows.add<AttendTilesParameters>("attend_fold", "attend_fold", types, kAttendThreads, kAttendFoldSharedBytes);
   rows.add<ProductFewParameters>("product_few", "product_few", types, kMostFewThreads, kMostSharedBytes);
   rows.add<AttendRowsParameters>("attend_rows", "attend_rows", floats, kRowsThreads, attend_rows_bytes(kRowsHeadDim));
+  rows.add<AttendRowsParameters>("attend_rows", "attend_rows_codes", floats, kRowsThreads,
+                                 attend_rows_bytes(kRowsHeadDim));
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_rows", halves, kRows16Threads, kMostTilesBytes);
   rows.add<AttendRowsParameters>("attend_rows_16", "attend_pairs", halves, kRows16Threads, kMostTilesBytes);
+  rows.add<AttendRowsParameters>("attend_rows_16_codes", "attend_rows_codes", halves, kRows16Threads, kMostTilesBytes);
+  rows.add<AttendRowsParameters>("attend_rows_16_codes", "attend_pairs_codes", halves, kRows16Threads, kMostTilesBytes);
   rows.add<ProductParameters>("product", "product", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductHeadsParameters>("product", "product_heads", types, kProductThreads, kProductSharedBytes);
   rows.add<ProductHeadsParameters>("product_tiles", "product_heads_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_tiles", types, kProductThreads, kMostTilesBytes);
   rows.add<ProductParameters>("product_tiles", "product_wide", halves, kProductThreads, kMostTilesBytes);
-  rows.add<QuantiseParameters>("product_int8", "quantise", types, kQuantiseThreads);
-  rows.add<ProductInt8Parameters>("product_int8", "product_int8_few", types, kProductThreads,
-                                  kProductInt8FewSharedBytes);
-  rows.add<ProductInt8Parameters>("product_int8", "product_int8", types, kProductThreads, kProductInt8SharedBytes);
+  rows.add<QuantiseParameters>("quantise", "quantise", types, kQuantiseThreads);
+  rows.add<FakeQuantiseParameters>("quantise", "fake_quantise", types, kQuantiseThreads);
+  rows.add<ProductCodesParameters>("product_codes", "product_codes_few", types, kProductThreads,
+                                   kProductCodesFewSharedBytes);
+  rows.add<ProductCodesParameters>("product_codes", "product_codes", types, kProductThreads, kProductCodesSharedBytes);
   rows.add<RouteParameters>("experts", "route", one, kRouteThreads, kRouteSharedBytes);
   rows.add<ListExpertsParameters>("experts", "list_experts", one, kListThreads, kListExpertsSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner_few", types, kProductThreads, kExpertsInnerFewSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down_few", types, kProductThreads, kExpertsDownFewSharedBytes);
   rows.add<ExpertsInnerParameters>("experts", "experts_inner", types, kProductThreads, kExpertsInnerSharedBytes);
   rows.add<ExpertsDownParameters>("experts", "experts_down", types, kProductThreads, kExpertsDownSharedBytes);
+  rows.add<ExpertsInnerCodesParameters>("experts_codes", "experts_inner_codes_few", types, kProductThreads,
+                                        kExpertsInnerFewSharedBytes);
+  rows.add<ExpertsDownCodesParameters>("experts_codes", "experts_down_codes_few", types, kProductThreads,
+                                       kExpertsDownFewSharedBytes);
+  rows.add<ExpertsInnerCodesParameters>("experts_codes", "experts_inner_codes", types, kProductThreads,
+                                        kExpertsInnerCodesSharedBytes);
+  rows.add<ExpertsDownCodesParameters>("experts_codes", "experts_down_codes", types, kProductThreads,
+                                       kExpertsDownCodesSharedBytes);
   constexpr int64_t kRoots = int64_t{kMostRoots} * kMeetThreads * sizeof(float);
   rows.add<SumParameters>("sum", "sum_of_ranks", one, kMeetThreads, kRoots);
   rows.add<SumParameters>("sum", "sum_of_roots", one, kMeetThreads, kRoots);
@@ -97,7 +116,7 @@ std::vector<KernelRow> make_rows() {
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply", {"_f32", "_bf16", "_f16", "_int8"}, kProbeThreads);
   rows.add<ProbeMultiplyParameters>("probe", "probe_multiply_groups", {"_bf16", "_f16"}, kProbeThreads,
                                     kProbeGroupsSharedBytes);
-  rows.follow_previous_except({"experts", "product_int8", "gather", "owners", "hosts", "probe"});
+  rows.follow_previous_except({"experts", "experts_codes", "gather", "owners", "hosts", "probe"});
   return std::move(rows).take();
 }
 

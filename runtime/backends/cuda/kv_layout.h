@@ -2,14 +2,19 @@
 //
 //   slot ─► tile of 64 tokens ─► cache (layer 0 K, layer 0 V, layer 1 K, …) ─► head ─► [64][head_dim]
 //
+// In 8 bits (runtime/core/cache_rows.h) the codes of a head's 64 rows are followed by their 64 scales.
+//
 // The memory of a sequence fills from the front of its slot, tile by tile, so pages are committed as tokens arrive. A
 // ring keeps its pinned tiles and uses the others in turn; tiles start at multiples of 64 positions.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/backends/cuda/kernels/parameters.h"
+#include "runtime/core/cache_rows.h"
 #include "runtime/core/dtype.h"
 #include "runtime/device/row_limits.h"
 
@@ -19,7 +24,7 @@ namespace lockstep::cuda {
 struct CacheLayout {
   DType dtype = DType::kFloat32;
   int64_t heads = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;  // without a scale
   device::HeldPositions held;
   int64_t region = 0;       // offset of its region in the memory of all caches
   int64_t offset = 0;       // of slot 0, tile 0, in that memory
@@ -27,7 +32,7 @@ struct CacheLayout {
   int64_t slot_stride = 0;
 
   int64_t element_size() const { return static_cast<int64_t>(size_of(dtype)); }
-  int64_t row_bytes() const { return head_dim * element_size(); }
+  int64_t row_bytes() const { return row_elements(dtype, head_dim) * element_size(); }
   int64_t tile_bytes() const { return heads * kTileTokens * row_bytes(); }
   int64_t fixed_tiles() const { return ((held.is_ring ? held.pinned : held.capacity) + kTileTokens - 1) / kTileTokens; }
   /// Tiles of a ring that are used in turn: `capacity − pinned` consecutive positions touch at most this many.
@@ -48,9 +53,12 @@ struct CacheLayout {
   int64_t used_tiles(int64_t tokens) const { return std::min((tokens + kTileTokens - 1) / kTileTokens, tiles()); }
   /// The offset of a tile of this cache.
   int64_t tile(int64_t slot, int64_t place) const { return offset + slot * slot_stride + place * tile_stride; }
-  /// The offset of a row of one head.
-  int64_t row(int64_t slot, int64_t position, int64_t head) const {
-    return tile(slot, place_of(position / kTileTokens)) + (head * kTileTokens + position % kTileTokens) * row_bytes();
+  /// Copies a token's row of a head from `tile`, as the graph's state has it.
+  void copy_row(const std::byte* tile, int64_t head, int64_t token, std::byte* to) const {
+    const int64_t values = head_dim * element_size(), scale = row_bytes() - values;
+    const std::byte* own = tile + head * kTileTokens * row_bytes();
+    std::memcpy(to, own + token * values, static_cast<size_t>(values));
+    std::memcpy(to + values, own + kTileTokens * values + token * scale, static_cast<size_t>(scale));
   }
 
   /// As kernels see it.
@@ -58,7 +66,11 @@ struct CacheLayout {
     return {.slot_stride = slot_stride / element_size(),
             .tile_stride = tile_stride / element_size(),
             .fixed_tiles = static_cast<int32_t>(fixed_tiles()),
-            .turning_tiles = static_cast<int32_t>(turning_tiles())};
+            .turning_tiles = static_cast<int32_t>(turning_tiles()),
+            .codes = !has_row_scales(dtype)  ? kNoCodes
+                     : dtype == DType::kInt8 ? kInt8Codes
+                                             : kE4M3Codes,
+            .scale_elements = static_cast<int32_t>(row_elements(dtype, 0))};
   }
 };
 

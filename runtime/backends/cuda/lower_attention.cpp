@@ -39,6 +39,11 @@ std::vector<int32_t> chunks_of_heads(const std::vector<int64_t>& head_map, int64
   return chunks;
 }
 
+/// The kernel `name` for a cache of elements or in codes.
+std::string kernel_over(std::string_view name, const CacheLayout& cache) {
+  return fmt::format("{}{}", name, has_row_scales(cache.dtype) ? "_codes" : "");
+}
+
 /// Whether a tile of keys holds the values, too.
 bool values_in_keys(const AttendParameters& attend) { return attend.values == attend.keys; }
 
@@ -171,7 +176,7 @@ Result<void> Lowering::prepare_heads(const Node& attention, const CacheLayout& c
   const int threads = std::min(kHeadsThreads, static_cast<int>((cache.head_dim + 31) / 32 * 32));
   const bool has_rest =
       std::ranges::any_of(parameters.parts, [](const HeadsPart& part) { return part.rest.columns > 0; });
-  emit(typed(has_rest ? "prepare_heads_joined" : "prepare_heads", cache.dtype), parameters,
+  emit(typed(has_rest ? "prepare_heads_joined" : "prepare_heads", y.dtype), parameters,
        y.rows * parameters.heads_of_row, {.threads = threads});
   return ok();
 }
@@ -189,7 +194,8 @@ Result<void> Lowering::lower_append(const Node& node) {
                                     .rows = rows_of(x),
                                     .heads = static_cast<int32_t>(cache->heads),
                                     .head_dim = static_cast<int32_t>(cache->head_dim)};
-  emit(sized("append", x.dtype), parameters, x.columns > 0 ? x.rows : 0);
+  emit(has_row_scales(cache->dtype) ? typed("append_codes", x.dtype) : sized("append", x.dtype), parameters,
+       x.columns > 0 ? x.rows : 0);
   return ok();
 }
 
@@ -200,7 +206,8 @@ Result<void> Lowering::lower_attention(const Node& node) {
     return invalid("found a cache that the store does not have, expected a store of this graph");
   }
   const bool is_alike = keys->tile_stride == values->tile_stride && keys->slot_stride == values->slot_stride &&
-                        keys->held.is_ring == values->held.is_ring && keys->held.pinned == values->held.pinned;
+                        keys->held.is_ring == values->held.is_ring && keys->held.pinned == values->held.pinned &&
+                        keys->dtype == values->dtype;
   if (!is_alike) return unsupported("found keys and values in caches of unlike form, expected equal ones");
   const int64_t value_columns = node.integer_or("value_columns", values->head_dim);
   if (keys->head_dim > kMostHeadDim || value_columns > kMostValueColumns) {
@@ -248,14 +255,16 @@ Result<void> Lowering::lower_attention(const Node& node) {
                                     .soft_cap = static_cast<float>(node.number_or("soft_cap", 0.0)),
                                     .is_float_per_head = is_float_per_head};
   if (attend_tiles(node, parameters, *keys) || attend_rows(node, parameters, *keys)) return ok();
-  emit("attend_f32", parameters, y.rows * std::ssize(head_map));
+  emit(typed(kernel_over("attend", *keys), y.dtype), parameters, y.rows * std::ssize(head_map));
   return ok();
 }
 
 /// Gives rows a kernel in which they share tiles; false: it cannot take them. In 16 bits it takes all.
 bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, const CacheLayout& cache) {
-  const bool is_16 = cache.element_size() == 2;
-  const bool fits = cache.head_dim <= kRowsHeadDim && cache.row_bytes() % 16 == 0 && attend.pinned_q == nullptr;
+  const DType dtype = result(node).dtype;
+  const bool is_16 = size_of(dtype) == 2;
+  const bool is_aligned = has_row_scales(cache.dtype) || cache.row_bytes() % 16 == 0;
+  const bool fits = cache.head_dim <= kRowsHeadDim && is_aligned && attend.pinned_q == nullptr;
   if (!is_16 && !fits) return false;
   const std::vector<int64_t>& head_map = node.integers("head_map");
   int64_t widest = 1;  // query heads of a head of the cache
@@ -274,7 +283,8 @@ bool Lowering::attend_rows(const Node& node, const AttendParameters& attend, con
                                           .rows_of_block = static_cast<int32_t>(queries / at_once),
                                           .parts = static_cast<int32_t>(parts),
                                           .shared_bytes = static_cast<int32_t>(shared)};
-    emit(typed(kernel, cache.dtype), parameters, blocks(queries) * parts, {.threads = threads, .shared_bytes = shared});
+    emit(typed(kernel_over(kernel, cache), dtype), parameters, blocks(queries) * parts,
+         {.threads = threads, .shared_bytes = shared});
   };
   if (chunks == 0) return true;
   if (!is_16) {
@@ -304,8 +314,8 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
   const int64_t tiles = tiles_of_row(attend, cache);
   const int64_t places = y.rows * attend.heads * tiles;
   const int64_t of_unit = values_in_keys(attend) ? 1 : 2;
-  const int64_t shared = cache.element_size() == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend), of_unit)
-                                                   : attend_tiles_bytes(cache.head_dim, of_unit);
+  const int64_t shared = size_of(y.dtype) == 2 ? attend_tiles_16_bytes(cache.head_dim, query_sets(attend), of_unit)
+                                               : attend_tiles_bytes(cache.head_dim, of_unit);
   const int64_t value_bytes = places * attend.value_columns * 4;
   const int64_t most_bytes = values_in_keys(attend) ? kMostSplitBytesInKeys : kMostSplitBytes;
   if (y.rows > kMostSplitRows || value_bytes > most_bytes || shared > kMostSharedBytes) return false;
@@ -335,7 +345,7 @@ bool Lowering::attend_tiles(const Node& node, const AttendParameters& attend, co
                                          .groups = static_cast<int32_t>(groups),
                                          .shared_bytes = static_cast<int32_t>(shared)};
   const int64_t held = std::clamp<int64_t>(kMultiprocessorSharedBytes / (shared + 1024), 1, kBlocksOfMultiprocessor);
-  emit(typed("attend_tiles", y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held),
+  emit(typed(kernel_over("attend_tiles", cache), y.dtype), parameters, walking_blocks(y.rows * groups * tiles, held),
        {.shared_bytes = shared});
   if (!folds_in_place) {
     emit(typed("attend_fold", y.dtype), parameters, y.rows * attend.heads * fold_parts(attend.value_columns));

@@ -35,6 +35,7 @@ Result<void> Lowering::lower_embedding(const Node& node) {
                              .is_float = y.dtype == DType::kFloat32,
                              // What a rank adds for another rank's row: x + −0 is x, also if x is −0.
                              .nothing = graph_.ranks > 1 ? -0.0f : 0.0f};
+  if (known->second.format) return embed_codes(node, parameters, known->second);
   for (const WeightForm& form : known->second.forms) {
     const auto* stack = std::get_if<StackedPacking>(&form.packing);
     const bool is_plain = form.packing.index() == 0;
@@ -103,6 +104,20 @@ void Lowering::lower_join(const Node& node) {
     copy_rows(from, to);
     to.address += static_cast<uint64_t>(from.columns * from.element_size());
   }
+}
+
+void Lowering::lower_take_columns(const Node& node) {
+  const Tensor& x = operand(node, 0);
+  const Tensor& y = result(node);
+  const TakeColumnsParameters parameters{.x = x.data(),
+                                         .order = operand(node, 1).as<float>(),
+                                         .y = y.data(),
+                                         .x_stride = x.stride,
+                                         .y_stride = y.stride,
+                                         .rows = rows_of(y),
+                                         .width = static_cast<int32_t>(x.columns),
+                                         .columns = static_cast<int32_t>(y.columns)};
+  emit(sized("take_columns", y.dtype), parameters, (y.rows * y.columns + kMapThreads - 1) / kMapThreads);
 }
 
 void Lowering::lower_join_heads(const Node& node) {

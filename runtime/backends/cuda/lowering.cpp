@@ -306,7 +306,7 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kEmbedding: return lower_embedding(node);
     case Op::kLinear:
     case Op::kLinearBlocks:
-      if (graph::int8_group(graph_, node) > 0) return lower_product_int8(node);
+      if (graph::format_of(graph_, node, 1)) return lower_product_codes(node);
       return has_few_rows(graph_, node, 1) ? lower_few(node) : lower_product(node);
     case Op::kHeadLinear: return lower_head_linear(node);
     case Op::kMoeExperts: return lower_experts(node);
@@ -324,6 +324,8 @@ Result<void> Lowering::lower(const Node& node) {
     case Op::kGatedActivation: lower_map(node); break;
     case Op::kScaleRows:
     case Op::kScaleByPosition: lower_scale_rows(node); break;
+    case Op::kFakeQuantise: lower_fake_quantise(node); break;
+    case Op::kTakeColumns: lower_take_columns(node); break;
     case Op::kRmsNorm: lower_rms_norm(node); break;
     case Op::kCutOff:
     case Op::kMatchMagnitude: lower_stream(node); break;

@@ -93,14 +93,36 @@ class Lowering {
   Result<void> set_rows(const Node& node, ProductFewParameters& parameters);
   Result<void> set_gate(const Node& node, ProductFewParameters& parameters);
   void set_finishes(const Node& node, ProductFewParameters& parameters) const;
-  Result<void> lower_product_int8(const Node& node);
   Result<void> lower_head_linear(const Node& node);
+  /// Rows of a product with codes, `rows_of_one` for each of `rows`.
+  struct RowsOfX {
+    const void* data = nullptr;
+    DType dtype = DType::kFloat32;
+    int64_t stride = 0;
+    RowCount rows{};
+    int64_t rows_of_one = 1;
+  };
+  CodedOperand coded_operand(const Node& node, uint64_t weights, const CodedPacking& packing, const RowsOfX& x);
+  Result<void> lower_product_codes(const Node& node);
+  Result<void> embed_codes(const Node& node, const EmbedParameters& embed, const WeightLayout& table);
+  void lower_fake_quantise(const Node& node);
+  ListExpertsParameters list_experts(const Node& node);
+  Result<void> lower_experts_inner(const Node& node, const ListExpertsParameters& lists, void* values);
+  /// What experts' second products read: float32 [rows · rows_of_one, columns].
+  struct InnerValues {
+    float* values;
+    int64_t columns;
+    int64_t rows_of_one;
+  };
+  void round_inner(const Node& node, const InnerValues& inner);
   Result<void> lower_experts(const Node& node);
+  int64_t experts_of_row(const Node& node) const;
   void lower_route(const Node& node);
   void lower_rows(const Node& node);
   void lower_columns(const Node& node);
   void lower_join(const Node& node);
   void lower_join_heads(const Node& node);
+  void lower_take_columns(const Node& node);
   void lower_map(const Node& node);
   void lower_scale_rows(const Node& node);
   void lower_rms_norm(const Node& node);

@@ -19,11 +19,7 @@ Error invalid(std::string message) {
 
 /// The matrix `bytes` in the form of `packing`.
 std::vector<std::byte> packed(const Packing& packing, const TensorType& type, std::span<const std::byte> bytes) {
-  if (const auto* integers = std::get_if<Int8Packing>(&packing)) {
-    std::vector<std::byte> all(static_cast<size_t>(integers->bytes()));
-    integers->pack(type.dtype, bytes, all);
-    return all;
-  }
+  if (const auto* codes = std::get_if<CodedPacking>(&packing)) return pack_quantised(*codes, type.dtype, bytes);
   const auto& stack = std::get<StackedPacking>(packing);
   std::vector<std::byte> all(static_cast<size_t>(stack.bytes()));
   const auto part = static_cast<size_t>(stack.matrix.bytes());
@@ -267,9 +263,8 @@ Result<std::vector<std::byte>> Store::read_cache(device::StateId id) const {
       if (at != loaded) LOCKSTEP_TRY_VOID(download(tile, caches() + at));
       loaded = at;
       for (int64_t head = 0; head < cache.heads; ++head) {
-        const int64_t from = cache.row(slot, position, head) - at;
         const int64_t to = (slot * cache.heads + head) * cache.held.capacity + row;
-        std::memcpy(all.data() + static_cast<size_t>(to) * row_bytes, tile.data() + from, row_bytes);
+        cache.copy_row(tile.data(), head, position % kTileTokens, all.data() + static_cast<size_t>(to) * row_bytes);
       }
     }
   }

@@ -21,6 +21,18 @@ Error invalid(std::string message) {
   return {ErrorKind::kInvalidArgument, "[runtime/backends/cuda] " + std::move(message)};
 }
 
+std::string format_in_words(const std::optional<WeightFormat>& format) {
+  return format ? "codes " + to_string(*format) : std::string("elements");
+}
+
+/// A matrix in codes that no product reads: its groups as those of one leaf.
+CodedPacking table_packing(const WeightLayout& weight) {
+  const int64_t columns = weight.type.shape[1];
+  return {.outputs = weight.type.shape[0],
+          .groups = {.columns = columns, .leaf = std::max<int64_t>(columns, 1), .width = weight.format->group},
+          .format = *weight.format};
+}
+
 /// Collects what the graphs say about weights and states.
 class LayoutMaker {
  public:
@@ -29,7 +41,7 @@ class LayoutMaker {
   Result<void> add(const graph::Graph& graph) {
     for (const graph::Value& value : graph.values) LOCKSTEP_TRY_VOID(add_value(value));
     for (const graph::Node& node : graph.nodes) {
-      for (size_t i = 0; i < node.operands.size(); ++i) add_use(graph, node, i);
+      for (size_t i = 0; i < node.operands.size(); ++i) LOCKSTEP_TRY_VOID(add_use(graph, node, i));
       LOCKSTEP_TRY_VOID(add_caches(graph, node));
     }
     return ok();
@@ -50,31 +62,33 @@ class LayoutMaker {
   };
 
   Result<void> add_value(const graph::Value& value) {
-    const auto disagree = [&](const TensorType& known) {
+    const auto disagree = [&](const auto& found, const auto& known) {
       return invalid(fmt::format("two graphs disagree about {}: found {}, expected {} as in the first graph",
-                                 value.name, to_string(value.type), to_string(known)));
+                                 value.name, found, known));
     };
     if (value.kind == graph::ValueKind::kWeight) {
-      const auto [at, is_new] = layout_.weights.emplace(value.name, WeightLayout{value.type, {}});
-      if (!is_new && at->second.type != value.type) return disagree(at->second.type);
+      const auto [at, is_new] = layout_.weights.emplace(value.name, WeightLayout{value.type, value.format, {}});
+      const WeightLayout& known = at->second;
+      if (known.type != value.type) return disagree(to_string(value.type), to_string(known.type));
+      if (known.format != value.format) return disagree(format_in_words(value.format), format_in_words(known.format));
     }
     if (value.kind == graph::ValueKind::kState) {
       const auto [at, is_new] = layout_.state_index.emplace(value.name, layout_.states.size());
       if (is_new) {
         layout_.states.push_back({.name = value.name, .type = value.type});
       } else if (layout_.states[at->second].type != value.type) {
-        return disagree(layout_.states[at->second].type);
+        return disagree(to_string(value.type), to_string(layout_.states[at->second].type));
       }
     }
     return ok();
   }
 
-  void add_use(const graph::Graph& graph, const graph::Node& node, size_t operand) {
+  Result<void> add_use(const graph::Graph& graph, const graph::Node& node, size_t operand) {
     const graph::Value& value = graph.value(node.operands[operand]);
-    if (value.kind != graph::ValueKind::kWeight) return;
+    if (value.kind != graph::ValueKind::kWeight) return ok();
     if (node.op == Op::kEmbedding) {  // takes what others need, or rows
       tables_.insert(value.name);
-      return;
+      return ok();
     }
     std::vector<WeightForm>& forms = layout_.weights.find(value.name)->second.forms;
     const Packing packing = packing_of(graph, node, operand);
@@ -82,7 +96,12 @@ class LayoutMaker {
       if (std::ranges::find(forms, form, &WeightForm::packing) == forms.end()) forms.push_back({form});
     };
     add(packing);
+    if (value.format && forms.size() > 1) {  // a weight is read once
+      return invalid(fmt::format("cannot pack weight {}: found {} read in two cuts into groups, expected one",
+                                 value.name, to_string(*value.format)));
+    }
     if (options_.keeps_rows_of_products && operand == 1 && is_product_of_many_rows(graph, node)) add(Packing{});
+    return ok();
   }
 
   Result<void> add_caches(const graph::Graph& graph, const graph::Node& node) {
@@ -94,12 +113,6 @@ class LayoutMaker {
     }
     if (node.op != Op::kKvAppend) return ok();
     const std::string& name = graph.value(node.operands[1]).name;
-    if (const TensorType& type = graph.value(node.operands[1]).type; has_row_scales(type.dtype)) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("[runtime/backends/cuda] cannot lay out cache {}: found {}, rows in 8 bits with their "
-                               "scales, expected elements of the model's type; omit --kv-dtype",
-                               name, to_string(type))};
-    }
     const Ring ring{node.has("window"), node.integer_or("pinned", 0)};
     std::optional<Ring>& known = rings_[name];
     if (!known) known = ring;
@@ -114,15 +127,24 @@ class LayoutMaker {
   /// Weights that nobody reads are kept row by row; so are tables that no product needs in fragments of one leaf.
   void place_weights() {
     for (auto& [name, weight] : layout_.weights) {
+      if (weight.format && weight.forms.empty()) weight.forms.push_back({table_packing(weight)});
       const bool serves_tables = std::ranges::any_of(weight.forms, [](const WeightForm& form) {
         const auto* stack = std::get_if<StackedPacking>(&form.packing);
         return form.packing.index() == 0 || (stack != nullptr && stack->matrix.leaf >= stack->matrix.columns);
       });
-      if (weight.forms.empty() || (tables_.contains(name) && !serves_tables)) weight.forms.push_back({Packing{}});
-      for (WeightForm& form : weight.forms) {
-        form.offset = layout_.weight_bytes;
-        layout_.weight_bytes += round_up(bytes_of(weight, form), kAlignment);
+      if (weight.format) {
+        place_forms(weight);
+        continue;
       }
+      if (weight.forms.empty() || (tables_.contains(name) && !serves_tables)) weight.forms.push_back({Packing{}});
+      place_forms(weight);
+    }
+  }
+
+  void place_forms(WeightLayout& weight) {
+    for (WeightForm& form : weight.forms) {
+      form.offset = layout_.weight_bytes;
+      layout_.weight_bytes += round_up(bytes_of(weight, form), kAlignment);
     }
   }
 
@@ -145,7 +167,7 @@ class LayoutMaker {
       const Ring mode = ring->second.value_or(Ring{});
       state.cache = CacheLayout{.dtype = state.type.dtype,
                                 .heads = shape[1],
-                                .head_dim = shape[3],
+                                .head_dim = row_values(state.type.dtype, shape[3]),
                                 .held = {shape[0], shape[2], mode.is_ring, mode.pinned}};
       Region& region = regions[state.cache->tiles()];
       state.cache->offset = region.tile_bytes;
@@ -188,19 +210,23 @@ FragmentPacking fragments(DType dtype, int64_t outputs, int64_t columns, int64_t
 
 int64_t bytes_of(const WeightLayout& weight, const WeightForm& form) {
   if (const auto* stack = std::get_if<StackedPacking>(&form.packing)) return stack->bytes();
-  if (const auto* integers = std::get_if<Int8Packing>(&form.packing)) return integers->bytes();
+  if (const auto* codes = std::get_if<CodedPacking>(&form.packing)) return codes->bytes();
   return weight.type.bytes();
 }
 
 Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t operand) {
   const TensorType& type = graph.value(node.operands[operand]).type;
   const Shape& shape = type.shape;
+  if (const auto format = graph::format_of(graph, node, operand)) {
+    const int64_t parts = node.op == Op::kMoeExperts ? node.integer("experts") : 1;
+    return CodedPacking{.outputs = parts > 0 ? shape[0] / parts : 0,
+                        .groups = graph::column_groups(graph, node, operand),
+                        .format = *format,
+                        .parts = parts};
+  }
   const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
   if (is_product && operand == 1) {
     const int64_t leaf = node.op == Op::kLinearBlocks ? node.integer("block") : shape[1];
-    if (graph::int8_group(graph, node) > 0) {
-      return Int8Packing{.outputs = shape[0], .groups = graph::column_groups(graph, node, operand)};
-    }
     return StackedPacking{fragments(type.dtype, shape[0], shape[1], leaf)};
   }
   if (node.op == Op::kHeadLinear && operand == 1) {
@@ -220,7 +246,7 @@ Packing packing_of(const graph::Graph& graph, const graph::Node& node, size_t op
 bool is_product_of_many_rows(const graph::Graph& graph, const graph::Node& node) {
   const bool is_product = node.op == Op::kLinear || node.op == Op::kLinearBlocks;
   const Shape& shape = graph.value(*node.result).type.shape;
-  return is_product && graph::int8_group(graph, node) == 0 && shape[shape.rank() - 2] > kSomeRows;
+  return is_product && !graph::format_of(graph, node, 1) && shape[shape.rank() - 2] > kSomeRows;
 }
 
 Result<StoreLayout> StoreLayout::of(std::span<const device::StepGraph> steps, const StoreOptions& options) {

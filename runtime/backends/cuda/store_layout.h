@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/backends/cuda/int8_packing.h"
+#include "runtime/backends/cuda/coded_packing.h"
 #include "runtime/backends/cuda/kv_layout.h"
 #include "runtime/backends/cuda/packing.h"
 #include "runtime/device/backend.h"
@@ -25,10 +25,10 @@ struct StackedPacking {
   friend bool operator==(const StackedPacking&, const StackedPacking&) = default;
 };
 
-/// How a node reads a weight: row by row, in fragments, or as integers.
-using Packing = std::variant<std::monostate, StackedPacking, Int8Packing>;
+/// How a node reads a weight: row by row, in fragments, or in codes.
+using Packing = std::variant<std::monostate, StackedPacking, CodedPacking>;
 
-/// Whether a node is a product with many rows, in floating point.
+/// Whether a node is a product of many rows, and its weight has elements.
 bool is_product_of_many_rows(const graph::Graph& graph, const graph::Node& node);
 
 /// The packing of `operand` of `node`, as the store makes it and the lowering finds it.
@@ -42,6 +42,7 @@ struct WeightForm {
 
 struct WeightLayout {
   TensorType type;
+  std::optional<WeightFormat> format;
   std::vector<WeightForm> forms;
 };
 

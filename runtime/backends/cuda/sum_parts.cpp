@@ -24,6 +24,12 @@ SumPart joined(SumPart part, const TreeLeaf& leaf) {
   return part;
 }
 
+/// The groups of a rank's leaf.
+SumPart groups_of_leaf(const ColumnGroups& groups, int64_t leaf) {
+  const int64_t begin = std::min(leaf * groups.per_leaf(), groups.count());
+  return part_of(begin, std::min(begin + groups.per_leaf(), groups.count()), 0, groups.columns);
+}
+
 /// Equal shares of `steps`, of which the first starts a sum and the others join it.
 std::vector<SumPart> in_shares(int64_t steps, int64_t columns) {
   std::vector<SumPart> parts;
@@ -52,34 +58,35 @@ std::vector<SumPart> block_parts(const BlockSplit& split, int rank, int64_t bloc
   return parts;
 }
 
-std::vector<SumPart> plain_int8_parts(const ColumnGroups& groups) { return in_shares(groups.count(), groups.columns); }
+std::vector<SumPart> plain_group_parts(const ColumnGroups& groups) { return in_shares(groups.count(), groups.columns); }
 
-std::vector<SumPart> block_int8_parts(const BlockSplit& split, int rank, const ColumnGroups& groups) {
+std::vector<SumPart> block_group_parts(const BlockSplit& split, int rank, const ColumnGroups& groups) {
   std::vector<SumPart> parts;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
-    const int64_t own = leaf.number - split.range_of(rank).begin;
-    const int64_t begin = std::min(own * groups.per_leaf(), groups.count());
-    const int64_t end = std::min(begin + groups.per_leaf(), groups.count());
-    parts.push_back(joined(part_of(begin, end, 0, groups.columns), leaf));
+    parts.push_back(joined(groups_of_leaf(groups, leaf.number - split.range_of(rank).begin), leaf));
   }
   return parts;
 }
 
 std::vector<ExpertPart> expert_parts(const BlockSplit& split, int rank, bool leaf_is_expert, int64_t experts,
-                                     int64_t block, int64_t columns, bool has_bias) {
+                                     const ExpertColumns& own, bool has_bias) {
+  const auto part_of_leaf = [&](int64_t number, int64_t block) {
+    if (own.groups) return groups_of_leaf(*own.groups, number);
+    const int64_t begin = std::min(number * block, own.columns), end = std::min(begin + block, own.columns);
+    const int64_t first = number * steps_of(block);
+    return part_of(first, first + steps_of(end - begin), begin, end);
+  };
   std::vector<ExpertPart> parts;
   for (const TreeLeaf& leaf : leaves_of(split, rank)) {
-    const int64_t own = leaf.number - split.range_of(rank).begin;
+    const int64_t number = leaf.number - split.range_of(rank).begin;
     if (leaf_is_expert) {
-      parts.push_back({.sum = joined(part_of(0, steps_of(columns), 0, columns), leaf),
-                       .expert = static_cast<int32_t>(own),
+      parts.push_back({.sum = joined(part_of_leaf(0, own.columns), leaf),
+                       .expert = static_cast<int32_t>(number),
                        .has_bias = has_bias,
                        .ends = 1});
       continue;
     }
-    const int64_t begin = std::min(own * block, columns), end = std::min(begin + block, columns);
-    const int64_t first = own * steps_of(block);
-    const SumPart sum = joined(part_of(first, first + steps_of(end - begin), begin, end), leaf);
+    const SumPart sum = joined(part_of_leaf(number, own.block), leaf);
     for (int64_t expert = 0; expert < experts; ++expert) {
       parts.push_back({.sum = sum,
                        .expert = static_cast<int32_t>(expert),

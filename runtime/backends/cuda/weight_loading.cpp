@@ -15,9 +15,7 @@ constexpr int64_t kLeastBuffer = int64_t{1} << 20;
 /// Bytes of a form's packed tile that lie together.
 int64_t tile_bytes(const Packing& packing) {
   if (const auto* stack = std::get_if<StackedPacking>(&packing)) return stack->matrix.tile_bytes();
-  if (const auto* integers = std::get_if<Int8Packing>(&packing)) {
-    return integers->integer_bytes_of_tile() + integers->scale_bytes_of_tile();
-  }
+  if (const auto* codes = std::get_if<CodedPacking>(&packing)) return codes->tile_bytes();
   return 0;
 }
 
@@ -34,8 +32,8 @@ device::WeightRows rows_of(const WeightPlace& place) {
   for (const WeightForm& form : place.layout->forms) {
     if (const auto* stack = std::get_if<StackedPacking>(&form.packing)) {
       rows.panels.push_back({stack->matrix.outputs, stack->parts, kTileOutputs});
-    } else if (const auto* integers = std::get_if<Int8Packing>(&form.packing)) {
-      rows.panels.push_back({integers->outputs, 1, kTileOutputs});
+    } else if (const auto* codes = std::get_if<CodedPacking>(&form.packing)) {
+      rows.panels.push_back({codes->outputs, codes->parts, kTileOutputs});
     }
   }
   return rows;
@@ -111,20 +109,29 @@ Result<void> send_rows(std::span<const std::byte> rows, int64_t offset, Uploads&
 }
 
 /// Packs one tile, counted through all parts, and sends it.
-Result<void> send_tile(const WeightForm& form, DType dtype, int64_t panel, std::span<const std::byte> rows,
-                       Uploads& uploads) {
-  if (const auto* stack = std::get_if<StackedPacking>(&form.packing)) {
-    LOCKSTEP_TRY(const std::span<std::byte> taken, uploads.take(stack->matrix.tile_bytes()));
-    stack->matrix.pack_tile(panel % stack->matrix.tiles(), rows, taken);
-    return uploads.send(taken, form.offset + panel * stack->matrix.tile_bytes());
+Result<void> send_tile(const WeightForm& form, int64_t panel, std::span<const std::byte> rows, Uploads& uploads) {
+  const FragmentPacking& matrix = std::get<StackedPacking>(form.packing).matrix;
+  LOCKSTEP_TRY(const std::span<std::byte> taken, uploads.take(matrix.tile_bytes()));
+  matrix.pack_tile(panel % matrix.tiles(), rows, taken);
+  return uploads.send(taken, form.offset + panel * matrix.tile_bytes());
+}
+
+/// Reads rows in codes, packs their tiles and sends them.
+Result<void> send_codes(const WeightPlace& place, const device::WeightRows& shape, Range rows,
+                        const device::WeightReader& reader, CodedBuffer& buffer, Uploads& uploads) {
+  const WeightForm& form = place.layout->forms.front();  // the only one
+  const auto& packing = std::get<CodedPacking>(form.packing);
+  const CodedRows read = buffer.rows(packing, rows.size());
+  LOCKSTEP_TRY_VOID(reader.read_codes(*place.value, packing.groups, rows, read));
+  const device::PanelRows& panels = shape.panels.front();
+  for (int64_t panel = panels.panel_of(rows.begin); panel < panels.panels(); ++panel) {
+    const Range own = panels.rows_of(panel);
+    if (own.begin >= rows.end) break;
+    LOCKSTEP_TRY(const std::span<std::byte> taken, uploads.take(packing.tile_bytes()));
+    packing.pack_tile(own.size(), rows_from(packing, read, own.begin - rows.begin), taken);
+    LOCKSTEP_TRY_VOID(uploads.send(taken, form.offset + panel * packing.tile_bytes()));
   }
-  const auto& integers = std::get<Int8Packing>(form.packing);
-  const int64_t first = integers.integer_bytes_of_tile(), second = integers.scale_bytes_of_tile();
-  LOCKSTEP_TRY(const std::span<std::byte> taken, uploads.take(first + second));
-  const std::span<std::byte> scales = taken.subspan(static_cast<size_t>(first));
-  integers.pack_tile(dtype, panel, rows, taken, scales);
-  LOCKSTEP_TRY_VOID(uploads.send(taken.first(static_cast<size_t>(first)), form.offset + panel * first));
-  return uploads.send(scales, form.offset + integers.scale_offset() + panel * second);
+  return ok();
 }
 
 /// Sends a block of rows into every form of its weight.
@@ -143,7 +150,7 @@ Result<void> send_block(const WeightPlace& place, const device::WeightRows& shap
       if (own.begin >= rows.end) break;
       const std::span<const std::byte> of_panel = bytes.subspan(
           static_cast<size_t>((own.begin - rows.begin) * row_bytes), static_cast<size_t>(own.size() * row_bytes));
-      LOCKSTEP_TRY_VOID(send_tile(form, place.value->type.dtype, panel, of_panel, uploads));
+      LOCKSTEP_TRY_VOID(send_tile(form, panel, of_panel, uploads));
     }
   }
   return ok();
@@ -165,8 +172,12 @@ Result<void> load_weights(std::span<const WeightPlace> places, const device::Wei
       return loading.fail(std::move(made).assume_error());
     }
     std::vector<std::byte> contents;
+    CodedBuffer codes;
     loading.work({worker, threads}, [&](const device::WeightBlock& block) -> Result<void> {
       const WeightPlace& place = places[block.weight];
+      if (place.layout->format) {
+        return send_codes(place, rows[block.weight], block.rows, reader, codes, uploads);
+      }
       contents.resize(static_cast<size_t>(block.rows.size() * rows[block.weight].row_bytes()));
       LOCKSTEP_TRY_VOID(reader.read(*place.value, block.rows, contents));
       return send_block(place, rows[block.weight], block.rows, contents, uploads);

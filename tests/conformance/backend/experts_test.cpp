@@ -1,6 +1,7 @@
 // Mixture of experts: routing, and equal sums for any division of the experts.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "tests/conformance/backend/backend_test.h"
 
@@ -83,6 +84,8 @@ struct Layer {
   bool has_biases = false;
   bool routes_on_inputs = false;
   std::optional<graph::Rounding> rounding = std::nullopt;
+  std::optional<WeightFormat> format = {};
+  graph::Activations activations = graph::Activations::kAsTheyAre;
 
   int64_t leaves() const { return by_expert ? experts : (columns + block - 1) / block; }
 };
@@ -128,8 +131,10 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
   const ValueId x = b.input("x", random_tensor({dtype, {layer.rows, layer.hidden}}, 1, 2));
   const ValueId logits = b.input("logits", random_tensor({DType::kFloat32, {layer.rows, layer.experts}}, 2, 4));
   std::vector<ValueId> operands{
-      x, b.builder.moe_route(logits, {.chosen = layer.chosen}), b.weight("gate", inner(3)), b.weight("up", inner(4)),
-      b.weight("down", part_of(random(5, layer.hidden, layer.columns, 1), layer.experts, experts, hidden, columns))};
+      x, b.builder.moe_route(logits, {.chosen = layer.chosen}), b.weight("gate", inner(3), layer.format),
+      b.weight("up", inner(4), layer.format),
+      b.weight("down", part_of(random(5, layer.hidden, layer.columns, 1), layer.experts, experts, hidden, columns),
+               layer.format)};
   if (layer.has_biases) {
     operands.push_back(b.weight("gate_bias", inner_bias(6)));
     operands.push_back(b.weight("up_bias", inner_bias(7)));
@@ -142,6 +147,7 @@ Case case_of(const Layer& layer, DType dtype, const BlockSplit& split, int rank)
                                .block = layer.by_expert ? 1 : layer.block,
                                .activation = layer.activation,
                                .routes_on_inputs = layer.routes_on_inputs,
+                               .activations = layer.activations,
                                .rounding = layer.rounding};
   if (layer.activation == "clamped_swiglu") options.limit = 3, options.alpha = 1.702;
   const ValueId roots = b.builder.moe_experts(std::move(operands), options);
@@ -238,6 +244,43 @@ TEST_P(Experts, SumToTheSameHoweverTheyAreDivided) {
         EXPECT_TRUE(invariant ? is_same(actual[r].outputs.at("sum"), whole)
                               : is_near(actual[r].outputs.at("sum"), whole, tolerance()))
             << "rank " << r;
+      }
+    }
+  }
+}
+
+TEST_P(Experts, MultiplyByWeightsInCodesHoweverTheyAreDivided) {
+  const device::Capabilities capabilities = backend().make(1).value()->capabilities();
+  if (capabilities.coded_weights != device::CodedWeights::kAll) {
+    GTEST_SKIP() << backend().name << " does not multiply by all formats";
+  }
+  for (const WeightFormat& format :
+       {WeightFormat{.bits = 4, .group = 8, .offset = GroupOffset::kZeros, .scale = ScaleType::kFloat16},
+        WeightFormat{.bits = 8, .group = 12, .offset = GroupOffset::kMinima},
+        WeightFormat{.kind = CodeKind::kE2M1, .bits = 4, .group = 32, .scale = ScaleType::kPowerOfTwo}}) {
+    for (const auto activations : {graph::Activations::kAsTheyAre, graph::Activations::kInt8}) {
+      for (const bool by_expert : {false, true}) {
+        SCOPED_TRACE(testing::Message() << to_string(format) << " by expert " << by_expert << ", int8 "
+                                        << (activations == graph::Activations::kInt8));
+        const Layer layer{.rows = 11,
+                          .experts = 5,
+                          .hidden = 40,
+                          .columns = 50,
+                          .by_expert = by_expert,
+                          .block = 12,
+                          .has_biases = true,
+                          .format = format,
+                          .activations = activations};
+        const Case together = case_of(layer, dtype(), BlockSplit{{0, layer.leaves()}}, 0);
+        const TensorData whole = run_on(backend(), together).outputs.at("sum");
+        EXPECT_TRUE(is_near(whole, run_on(reference_backend(), together).outputs.at("sum"), tolerance()));
+        const BlockSplit split{{0, 2, 5}};
+        std::vector<Case> cases;
+        for (int rank = 0; rank < split.ranks(); ++rank) cases.push_back(case_of(layer, dtype(), split, rank));
+        for (const Outcome& outcome : run_on_ranks(backend(), cases)) {
+          EXPECT_TRUE(capabilities.invariant_sums ? is_same(outcome.outputs.at("sum"), whole)
+                                                  : is_near(outcome.outputs.at("sum"), whole, tolerance()));
+        }
       }
     }
   }

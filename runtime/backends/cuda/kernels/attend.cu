@@ -4,7 +4,7 @@
 // Tiles begin at multiples of 64 positions, so the order of every sum depends on the row's position and window alone:
 // not on the chunk, the other rows or the other heads. Here a block takes the tiles of a query head in turn; few rows
 // take theirs side by side (attend_tiles.cu), with the same bits.
-#include "runtime/backends/cuda/kernels/attention.h"
+#include "runtime/backends/cuda/kernels/cache_codes.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -28,10 +28,31 @@ LOCKSTEP_DEVICE int64_t tile_of(const AttendParameters& p, const Query& query, i
   return tile_at(p, p.slot[query.row], tile, p.head_map[query.head]);
 }
 
+/// A tile of keys or values of a head.
+template <bool kIsCoded>
+struct CachedTile;
+template <>
+struct CachedTile<false> {
+  const float* elements;
+  int head_dim;
+
+  LOCKSTEP_DEVICE CachedTile(const AttendParameters& p, const void* cache, int64_t place)
+      : elements(static_cast<const float*>(cache) + place), head_dim(p.head_dim) {}
+  LOCKSTEP_DEVICE float at(int token, int column) const {
+    return elements[static_cast<int64_t>(token) * head_dim + column];
+  }
+};
+template <>
+struct CachedTile<true> : CodedTile {
+  LOCKSTEP_DEVICE CachedTile(const AttendParameters& p, const void* cache, int64_t place)
+      : CodedTile(coded_tile(p.tiles, static_cast<const unsigned char*>(cache) + place, p.head_dim)) {}
+};
+
 /// The scores of a tile: a warp multiplies a key at a time. −∞ where nothing is seen.
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void score_tile(const AttendParameters& p, const Query& query, int tile, AttendShared& shared) {
   const int lane = thread_index() % kWarpLanes;
-  const float* keys = static_cast<const float*>(p.keys) + tile_of(p, query, tile);
+  const CachedTile<kIsCoded> keys(p, p.keys, tile_of(p, query, tile));
   const int64_t column = static_cast<int64_t>(query.head) * p.head_dim;
   for (int token = thread_index() / kWarpLanes; token < kTileTokens; token += kWarps) {
     const int position = tile * kTileTokens + token;
@@ -42,7 +63,7 @@ LOCKSTEP_DEVICE void score_tile(const AttendParameters& p, const Query& query, i
                                  : static_cast<const float*>(p.q) + query.row * p.q_stride;
       float sum = 0.0f;
       for (int i = lane; i < p.head_dim; i += kWarpLanes) {
-        sum = madd(q[column + i], keys[static_cast<int64_t>(token) * p.head_dim + i], sum);
+        sum = madd(q[column + i], keys.at(token, i), sum);
       }
       score = score_of<F32Rows>(p, query.seen, query.head, position, warp_sum(sum));
     }
@@ -63,10 +84,11 @@ LOCKSTEP_DEVICE bool is_needed(const AttendParameters& p, const Query& query, in
 }
 
 /// The softmax over one tile.
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, int tile, AttendShared& shared,
                                Softmax& of_tile) {
   const int lane = thread_index() % kWarpLanes;
-  score_tile(p, query, tile, shared);
+  score_tile<kIsCoded>(p, query, tile, shared);
   of_tile.maximum = warp_maximum(larger(shared.scores[lane], shared.scores[lane + kWarpLanes]));
   const float origin = origin_of(of_tile.maximum);
   if (thread_index() < kTileTokens) {
@@ -74,7 +96,7 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
   }
   sync_block();
   of_tile.sum = warp_sum(plus(shared.weights[lane], shared.weights[lane + kWarpLanes]));
-  const float* values = static_cast<const float*>(p.values) + tile_of(p, query, tile);
+  const CachedTile<kIsCoded> values(p, p.values, tile_of(p, query, tile));
   const int first = tile * kTileTokens;
   LOCKSTEP_UNROLL
   for (int column = 0; column < kColumns; ++column) {
@@ -87,7 +109,7 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
         float loaded[kLoads];
         LOCKSTEP_UNROLL
         for (int load = 0; load < kLoads; ++load) {
-          loaded[load] = values[static_cast<int64_t>(token + load) * p.head_dim + i];
+          loaded[load] = values.at(token + load, i);
         }
         LOCKSTEP_UNROLL
         for (int load = 0; load < kLoads; ++load) {
@@ -97,7 +119,7 @@ LOCKSTEP_DEVICE void take_tile(const AttendParameters& p, const Query& query, in
     } else {
       for (int token = 0; token < kTileTokens; ++token) {
         if (!is_seen(p, query.seen, first + token)) continue;
-        value = madd(shared.weights[token], values[static_cast<int64_t>(token) * p.head_dim + i], value);
+        value = madd(shared.weights[token], values.at(token, i), value);
       }
     }
     of_tile.values[column] = value;
@@ -146,6 +168,7 @@ LOCKSTEP_DEVICE bool find_query(const AttendParameters& p, Query& query) {
   return true;
 }
 
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
   follow_previous();
   Query query{};
@@ -156,7 +179,7 @@ LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
   for (int tile = 0; tile <= query.seen.position / kTileTokens; ++tile) {
     if (!is_needed(p, query, tile)) continue;
     Softmax of_tile;
-    take_tile(p, query, tile, shared, of_tile);
+    take_tile<kIsCoded>(p, query, tile, shared, of_tile);
     fold(p, of_tile, all);
   }
   end(p, query, all);
@@ -164,6 +187,7 @@ LOCKSTEP_DEVICE void attend(const AttendParameters& p) {
 
 }  // namespace
 
-LOCKSTEP_KERNEL(attend_f32, AttendParameters, kAttendThreads) { attend(p); }
+LOCKSTEP_KERNEL(attend_f32, AttendParameters, kAttendThreads) { attend<false>(p); }
+LOCKSTEP_KERNEL(attend_codes_f32, AttendParameters, kAttendThreads) { attend<true>(p); }
 
 }  // namespace lockstep::cuda

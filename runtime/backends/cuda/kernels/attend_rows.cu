@@ -9,14 +9,14 @@
 // A score is what a warp gets that adds every 32nd product on a lane and then meets in a butterfly. Here a thread does
 // that alone, for two queries and two keys at a time: 32 short chains, added as the butterfly would. Columns of queries
 // and keys lie so that 16 bytes hold two links of two chains: (l, l + 1, l + 32, l + 33).
-#include "runtime/backends/cuda/kernels/attention.h"
+#include "runtime/backends/cuda/kernels/cache_codes.h"
+#include "runtime/backends/cuda/kernels/query_pairs.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kOwn = 8;                              // queries of a warp
 constexpr int kScoreStride = kRowsQueries + 4;       // between tokens
-constexpr int kWords = 16 / sizeof(float);           // columns that a thread loads at once
 constexpr int kColumns = kRowsHeadDim / kWarpLanes;  // of the result, for each lane
 static_assert(kColumns == kWords && kRowsThreads / kWarpLanes * kOwn == kRowsQueries);
 
@@ -30,86 +30,7 @@ struct RowsShared {
   uint8_t sees[kTileTokens][kRowsQueries / kOwn];  // by warp: its queries that see the token, as bits
 };
 
-struct alignas(16) Four {
-  float at[kWords];
-};
-
-struct alignas(8) Two {
-  float first;
-  float second;
-};
-
-/// Four sums of products, of two queries with two keys.
-struct Pairs {
-  float of[2][2];
-};
-
-LOCKSTEP_DEVICE Pairs plus_pairs(const Pairs& a, const Pairs& b) {
-  Pairs sum;
-  LOCKSTEP_UNROLL
-  for (int i = 0; i < 4; ++i) sum.of[i / 2][i % 2] = plus(a.of[i / 2][i % 2], b.of[i / 2][i % 2]);
-  return sum;
-}
-
-/// The place of a column of a query or key.
-LOCKSTEP_DEVICE int place_of(int column) {
-  const int lane = column % kWarpLanes;
-  const int link = column / kWarpLanes;
-  return link / 2 * 2 * kWarpLanes + lane / 2 * kWords + link % 2 * 2 + lane % 2;
-}
-
-/// The same for two lanes of a warp.
-struct OfLanes {
-  Pairs of[2];
-};
-
-/// Two queries and two keys, of `columns` each.
-struct Operands {
-  const float* query[2];
-  const float* key[2];
-  int columns;
-};
-
-/// What lanes `lane` and `lane + 1` add up alone.
-LOCKSTEP_DEVICE OfLanes chains_of(const Operands& operands, int lane) {
-  OfLanes sum{};
-  LOCKSTEP_NO_UNROLL
-  for (int at = lane * 2; at < operands.columns; at += 2 * kWarpLanes) {
-    Four query[2], key[2];
-    LOCKSTEP_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      query[i] = *reinterpret_cast<const Four*>(operands.query[i] + at);
-      key[i] = *reinterpret_cast<const Four*>(operands.key[i] + at);
-    }
-    LOCKSTEP_UNROLL
-    for (int word = 0; word < kWords; ++word) {
-      LOCKSTEP_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        float& own = sum.of[word % 2].of[i / 2][i % 2];
-        own = madd(query[i / 2].at[word], key[i % 2].at[word], own);
-      }
-    }
-  }
-  return sum;
-}
-
-/// The same with what the butterfly's masks from `kMask` on bring.
-template <int kMask>
-LOCKSTEP_DEVICE OfLanes sum_lanes(const Operands& operands, int lane) {
-  if constexpr (kMask == kWarpLanes) {
-    return chains_of(operands, lane);
-  } else {
-    const OfLanes a = sum_lanes<2 * kMask>(operands, lane);
-    const OfLanes b = sum_lanes<2 * kMask>(operands, lane + kMask);
-    return {plus_pairs(a.of[0], b.of[0]), plus_pairs(a.of[1], b.of[1])};
-  }
-}
-
-LOCKSTEP_DEVICE Pairs multiply_pairs(const Operands& operands) {
-  const OfLanes lanes = sum_lanes<2>(operands, 0);
-  return plus_pairs(lanes.of[0], lanes.of[1]);
-}
-
+template <bool kIsCoded>
 class Block {
  public:
   LOCKSTEP_DEVICE Block(const AttendRowsParameters& p, RowsShared& shared)
@@ -210,7 +131,22 @@ class Block {
   template <bool kIsKeys>
   LOCKSTEP_DEVICE void load_tile(const void* cache, int slot, int tile, int tokens) {
     sync_block();  // all threads have read the last one
-    const float* from = static_cast<const float*>(cache) + tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
+    const int64_t at = tile_at(a_, slot, tile, a_.head_map[heads_[0]]);
+    if constexpr (kIsCoded) {
+      decode_tile(
+          coded_tile(a_.tiles, static_cast<const unsigned char*>(cache) + at, a_.head_dim), 0, a_.head_dim, columns_,
+          [&](int token) { return token < tokens; },
+          [&](int token, int column, float value) {
+            tile_[token * stride_ + (kIsKeys ? place_of(column) : column)] = value;
+          });
+    } else {
+      copy_tile<kIsKeys>(static_cast<const float*>(cache) + at, tokens);
+    }
+    sync_block();
+  }
+
+  template <bool kIsKeys>
+  LOCKSTEP_DEVICE void copy_tile(const float* from, int tokens) {
     const int chunks = columns_ / kWords;
     LOCKSTEP_NO_UNROLL
     for (int i = thread_index(); i < kTileTokens * chunks; i += kRowsThreads) {
@@ -227,7 +163,6 @@ class Block {
         *reinterpret_cast<Two*>(to + (kIsKeys ? place_of(column + k) : column + k)) = two;
       }
     }
-    sync_block();
   }
 
   /// The scores of the warp's queries: a lane has two of them and every eighth key.
@@ -370,17 +305,19 @@ class Block {
   float values_[kOwn][kWords] = {};
 };
 
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void attend_rows(const AttendRowsParameters& p) {
   follow_previous();
   const int columns = (p.attend.head_dim + kRowsPadding - 1) / kRowsPadding * kRowsPadding;
   constexpr int kOfColumn = (kRowsQueries + kTileTokens) * static_cast<int>(sizeof(float));
   RowsShared& shared = shared_memory_of<RowsShared>(static_cast<int>(sizeof(RowsShared)) + (columns + 4) * kOfColumn);
-  Block(p, shared).run();
+  Block<kIsCoded>(p, shared).run();
 }
 
 }  // namespace
 
 static_assert(sizeof(RowsShared) == kRowsFixedBytes);
-LOCKSTEP_KERNEL(attend_rows_f32, AttendRowsParameters, kRowsThreads) { attend_rows(p); }
+LOCKSTEP_KERNEL(attend_rows_f32, AttendRowsParameters, kRowsThreads) { attend_rows<false>(p); }
+LOCKSTEP_KERNEL(attend_rows_codes_f32, AttendRowsParameters, kRowsThreads) { attend_rows<true>(p); }
 
 }  // namespace lockstep::cuda

@@ -10,6 +10,9 @@
 // The query heads of a cache head share one read of its keys and values. A score is what a warp gets that adds
 // head_dim / 32 products a lane and then meets in a butterfly; here a butterfly adds 32 scores at once, so that each
 // lane ends with one of them.
+#include <type_traits>
+
+#include "runtime/backends/cuda/kernels/cache_codes.h"
 #include "runtime/backends/cuda/kernels/tile_units.h"
 
 namespace lockstep::cuda {
@@ -44,23 +47,38 @@ LOCKSTEP_DEVICE Memory memory_of(const AttendTilesParameters& p) {
   return {&shared, queries, keys, values};
 }
 
-/// Starts the copy of what a unit reads of its tile.
+/// What the elements of a cache are.
+template <bool kIsCoded>
+using CacheElement = std::conditional_t<kIsCoded, unsigned char, float>;
+
+/// Starts the copy of what a unit reads of its tile, or decodes it.
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void copy_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache, float* to) {
-  const TileBytes tile = bytes_of<F32Rows>(p, unit, cache);
-  for (int at = thread_index() * 16; at < tile.bytes; at += kAttendThreads * 16) {
-    copy_async_16(reinterpret_cast<unsigned char*>(to) + at, tile.from + at);
+  const TileBytes tile = bytes_of<CacheElement<kIsCoded>>(p, unit, cache);
+  if constexpr (kIsCoded) {
+    const int head_dim = p.attend.head_dim;
+    decode_tile(
+        coded_tile(p.attend.tiles, tile.from, head_dim), 0, head_dim, head_dim,
+        [&](int token) { return token * head_dim < tile.bytes; },
+        [&](int token, int column, float value) { to[token * head_dim + column] = value; });
+  } else {
+    for (int at = thread_index() * 16; at < tile.bytes; at += kAttendThreads * 16) {
+      copy_async_16(reinterpret_cast<unsigned char*>(to) + at, tile.from + at);
+    }
   }
 }
 
 /// A unit's copies are two groups: keys, which may replace those of the unit before once these are read, and values.
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void copy_keys(const AttendTilesParameters& p, const Unit& unit, bool has_unit, const Memory& memory) {
-  if (has_unit && memory.keys != memory.values) copy_tile(p, unit, p.attend.keys, memory.keys);
+  if (has_unit && memory.keys != memory.values) copy_tile<kIsCoded>(p, unit, p.attend.keys, memory.keys);
   commit_copies();
 }
 /// Keys that are also values come with them, and the group of the values is empty.
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void copy_values(const AttendTilesParameters& p, const Unit& unit, bool has_unit,
                                  const Memory& memory) {
-  if (has_unit) copy_tile(p, unit, p.attend.values, memory.values);
+  if (has_unit) copy_tile<kIsCoded>(p, unit, p.attend.values, memory.values);
   commit_copies();
   if (memory.keys == memory.values) commit_copies();
 }
@@ -204,6 +222,7 @@ LOCKSTEP_DEVICE void sum_values(const AttendTilesParameters& p, const Chunk& chu
   }
 }
 
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& unit, const Unit& next, bool has_next,
                                  const Memory& memory) {
   const AttendParameters& a = p.attend;
@@ -223,7 +242,7 @@ LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& uni
     sync_block();
     weigh_keys(p, chunk, *memory.shared);
     if (head + kHeadsAtOnce >= end) {  // the keys are read
-      copy_keys(p, next, has_next, memory);
+      copy_keys<kIsCoded>(p, next, has_next, memory);
       wait_copies<1>();
     } else if (head == first) {
       wait_copies<0>();
@@ -232,28 +251,29 @@ LOCKSTEP_DEVICE void attend_unit(const AttendTilesParameters& p, const Unit& uni
     with_share(a.value_columns, [&]<int kOwn>() { sum_values<kOwn>(p, chunk, memory); });
   }
   sync_block();
-  copy_values(p, next, has_next, memory);
+  copy_values<kIsCoded>(p, next, has_next, memory);
   fold_if_last<F32Rows>(p, unit, needed.count, memory.shared->is_last, memory.shared->fold);
 }
 
+template <bool kIsCoded>
 LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
   const Memory memory = memory_of(p);
   const int rows = used(p.attend.rows);  // as slots and positions, there before the step's first launch
   Unit unit{0, 0, block_index()};
   bool has_unit = find_row(p, rows, unit);
   if (has_unit) {
-    bring_tile<F32Rows>(p, unit, p.attend.keys);
-    if (memory.keys != memory.values) bring_tile<F32Rows>(p, unit, p.attend.values);
+    bring_tile<CacheElement<kIsCoded>>(p, unit, p.attend.keys);
+    if (memory.keys != memory.values) bring_tile<CacheElement<kIsCoded>>(p, unit, p.attend.values);
   }
   follow_previous();
   clear_padding<F32Rows>(p.attend, rows);
   if (!has_unit) return;
-  copy_keys(p, unit, true, memory);
-  copy_values(p, unit, true, memory);
+  copy_keys<kIsCoded>(p, unit, true, memory);
+  copy_values<kIsCoded>(p, unit, true, memory);
   while (has_unit) {
     Unit next{unit.row, unit.first, unit.number + block_count()};
     const bool has_next = find_row(p, rows, next);
-    attend_unit(p, unit, next, has_next, memory);
+    attend_unit<kIsCoded>(p, unit, next, has_next, memory);
     unit = next;
     has_unit = has_next;
   }
@@ -264,6 +284,7 @@ LOCKSTEP_DEVICE void attend_tiles(const AttendTilesParameters& p) {
 
 static_assert(sizeof(TilesShared) == kAttendTilesFixedBytes && sizeof(FoldShared) == kAttendFoldSharedBytes);
 
-LOCKSTEP_KERNEL(attend_tiles_f32, AttendTilesParameters, kAttendThreads) { attend_tiles(p); }
+LOCKSTEP_KERNEL(attend_tiles_f32, AttendTilesParameters, kAttendThreads) { attend_tiles<false>(p); }
+LOCKSTEP_KERNEL(attend_tiles_codes_f32, AttendTilesParameters, kAttendThreads) { attend_tiles<true>(p); }
 
 }  // namespace lockstep::cuda

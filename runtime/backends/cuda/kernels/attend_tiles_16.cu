@@ -9,6 +9,7 @@
 // not see of the values is zero. Values that are columns of the keys are read from the tile of keys, which stays until
 // they are.
 #include "runtime/backends/cuda/kernels/attention_16.h"
+#include "runtime/backends/cuda/kernels/cache_codes.h"
 #include "runtime/backends/cuda/kernels/tile_units.h"
 
 namespace lockstep::cuda {
@@ -28,8 +29,10 @@ struct Tiles16Shared {
 };
 static_assert(sizeof(Tiles16Shared) == kAttendTiles16FixedBytes);
 
-template <typename Rows>
+template <typename Rows, bool kIsCoded>
 class Block {
+  using CacheElement = std::conditional_t<kIsCoded, unsigned char, uint16_t>;
+
  public:
   LOCKSTEP_DEVICE explicit Block(const AttendTilesParameters& p)
       : p_(p),
@@ -50,8 +53,8 @@ class Block {
     Unit unit{0, 0, block_index()};
     bool has_unit = find_row(p_, rows, unit);
     if (has_unit) {
-      bring_tile<Rows>(p_, unit, a_.keys);
-      if (keys_ != values_) bring_tile<Rows>(p_, unit, a_.values);
+      bring_tile<CacheElement>(p_, unit, a_.keys);
+      if (keys_ != values_) bring_tile<CacheElement>(p_, unit, a_.values);
     }
     follow_previous();
     clear_padding<Rows>(a_, rows);
@@ -79,12 +82,18 @@ class Block {
     SeenBy seen;
   };
 
-  /// Starts the copy of what a unit sees of its tile, zeros elsewhere.
+  /// Starts the copy of what a unit sees of its tile, or decodes it; zeros elsewhere.
   LOCKSTEP_DEVICE void copy_tile(const Unit& unit, const void* cache, uint16_t* to) {
     const SeenBy seen = seen_by(a_, unit.row);
     const int tile = needed_by(a_, seen).tile((unit.number - unit.first) / p_.groups);
-    const uint16_t* from = reinterpret_cast<const uint16_t*>(bytes_of<Rows>(p_, unit, cache).from);
-    copies_.start_tile(to, from, a_.head_dim, [&](int token) { return is_seen(a_, seen, tile * kTileTokens + token); });
+    const unsigned char* from = bytes_of<CacheElement>(p_, unit, cache).from;
+    const auto sees = [&](int token) { return is_seen(a_, seen, tile * kTileTokens + token); };
+    if constexpr (kIsCoded) {
+      decode_tile(coded_tile(a_.tiles, from, a_.head_dim), 0, a_.head_dim, steps_ * kStepColumns, sees,
+                  [&](int token, int column, float value) { to[token * stride_ + column] = Rows::write(value); });
+    } else {
+      copies_.start_tile(to, reinterpret_cast<const uint16_t*>(from), a_.head_dim, sees);
+    }
   }
 
   /// A unit's copies are two groups: keys, which may replace those of the unit before once these are read, and values.
@@ -243,7 +252,9 @@ class Block {
 
 }  // namespace
 
-LOCKSTEP_KERNEL(attend_tiles_bf16, AttendTilesParameters, kAttendThreads) { Block<Bf16Rows>(p).run(); }
-LOCKSTEP_KERNEL(attend_tiles_f16, AttendTilesParameters, kAttendThreads) { Block<F16Rows>(p).run(); }
+LOCKSTEP_KERNEL(attend_tiles_bf16, AttendTilesParameters, kAttendThreads) { Block<Bf16Rows, false>(p).run(); }
+LOCKSTEP_KERNEL(attend_tiles_f16, AttendTilesParameters, kAttendThreads) { Block<F16Rows, false>(p).run(); }
+LOCKSTEP_KERNEL(attend_tiles_codes_bf16, AttendTilesParameters, kAttendThreads) { Block<Bf16Rows, true>(p).run(); }
+LOCKSTEP_KERNEL(attend_tiles_codes_f16, AttendTilesParameters, kAttendThreads) { Block<F16Rows, true>(p).run(); }
 
 }  // namespace lockstep::cuda

@@ -33,7 +33,7 @@ LOCKSTEP_DEVICE bool is_whole(const AttendParameters& p, const SeenBy& row, int 
 
 /// The first element of a tile's rows of one cache head.
 LOCKSTEP_DEVICE int64_t tile_at(const AttendParameters& p, int slot, int tile, int cache_head) {
-  return tile_place(p.tiles, slot, tile) + static_cast<int64_t>(cache_head) * kTileTokens * p.head_dim;
+  return tile_place(p.tiles, slot, tile) + cache_head * head_elements(p.tiles, p.head_dim);
 }
 
 /// The largest value of a warp, on every lane.

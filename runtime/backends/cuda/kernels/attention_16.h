@@ -321,4 +321,12 @@ LOCKSTEP_DEVICE bool holds_infinity(const uint16_t* values, int stride, int squa
   return any_of_warp(holds);
 }
 
+/// The weights of a tile, and how it joins those before.
+struct TileWeights {
+  uint32_t at[kTokenSteps][4];
+  FoldFactors factors[2];
+  bool folds[2];  // the lane's rows that need the tile
+  bool sees_all;  // all of the warp's queries see all of it
+};
+
 }  // namespace lockstep::cuda

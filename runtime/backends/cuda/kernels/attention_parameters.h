@@ -44,17 +44,23 @@ struct TurnParameters {
   int32_t head_dim;
 };
 
+/// What the elements of a cache are: the model's, or codes of 8 bits (runtime/core/cache_rows.h).
+enum CacheCodes : int32_t { kNoCodes, kInt8Codes, kE4M3Codes };
+
 /// Where a cache keeps its tiles of 64 tokens, each [heads][64][head_dim]: tile n of a slot is at slot · slot_stride +
-/// n · tile_stride. Beyond the fixed tiles of a ring, tile n is at fixed + (n − fixed) mod turning.
+/// n · tile_stride. Beyond the fixed tiles of a ring, tile n is at fixed + (n − fixed) mod turning. In codes the 64
+/// rows of a head are followed by their 64 scales, f32.
 struct CacheTiles {
   int64_t slot_stride;
   int64_t tile_stride;
   int32_t fixed_tiles;
-  int32_t turning_tiles;  // 0: no ring
+  int32_t turning_tiles;   // 0: no ring
+  int32_t codes;           // CacheCodes
+  int32_t scale_elements;  // of a row: 4 in codes, else 0
 };
 constexpr int kTileTokens = 64;
 
-/// append_2, append_4: a block is a row.
+/// append_2, append_4; append_codes, which quantises: a block is a row.
 struct AppendParameters {
   const void* x;        // [rows, heads · head_dim]
   void* cache;          // of slot 0, tile 0
@@ -106,7 +112,8 @@ struct HeadsParameters {
 };
 constexpr int kHeadsThreads = 256;  // as a norm alone has
 
-/// attend, in f32: a block is a query head of a row. Values that are the first columns of their keys are `keys`, and
+/// attend, in f32: a block is a query head of a row. Kernels of caches in codes, with _codes in their name, decode a
+/// tile as they load it, and round it to dt. Values that are the first columns of their keys are `keys`, and
 /// kernels that copy a tile copy it once.
 struct AttendParameters {
   const void* q;            // dt [rows, heads · head_dim]

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "runtime/backends/cuda/kernels/attention_parameters.h"
+#include "runtime/backends/cuda/kernels/code_parameters.h"
 #include "runtime/backends/cuda/kernels/product_parameters.h"
 #include "runtime/backends/cuda/kernels/rank_parameters.h"
 #include "runtime/backends/cuda/kernels/recurrence_parameters.h"
@@ -33,8 +34,8 @@ constexpr int product_tiles_bytes(int groups, int levels) {
   const int stages = groups == kWideGroups ? kWideStages * rows : kTilesStages * (rows + outputs);
   return stages * 128 + (levels - held_levels(groups)) * rows * outputs * static_cast<int>(sizeof(float));
 }
-constexpr int kProductInt8FewSharedBytes = tile_sum_bytes(1);
-constexpr int kProductInt8SharedBytes = tile_sum_bytes(4);
+constexpr int kProductCodesFewSharedBytes = tile_sum_bytes(1);
+constexpr int kProductCodesSharedBytes = tile_sum_bytes(kCodeGroups);
 constexpr int kRouteSharedBytes = 0;
 constexpr int kListExpertsSharedBytes = kListThreads * static_cast<int>(sizeof(int32_t));
 constexpr int experts_down_bytes(int groups) {
@@ -44,5 +45,7 @@ constexpr int kExpertsInnerFewSharedBytes = 2 * tile_sum_bytes(1);
 constexpr int kExpertsInnerSharedBytes = 2 * tile_sum_bytes(4);
 constexpr int kExpertsDownFewSharedBytes = experts_down_bytes(1);
 constexpr int kExpertsDownSharedBytes = experts_down_bytes(4);
+constexpr int kExpertsInnerCodesSharedBytes = 2 * tile_sum_bytes(kCodeGroups);
+constexpr int kExpertsDownCodesSharedBytes = experts_down_bytes(kCodeGroups);
 
 }  // namespace lockstep::cuda

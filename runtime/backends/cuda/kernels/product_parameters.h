@@ -20,7 +20,7 @@ constexpr int kMostLevels = 12;
 /// A part of a sum over K that one warp computes, and how it joins the others: after the part, `merges` times the two
 /// topmost sums of the stack are added (the older one on the left); the last part of a root writes it.
 struct SumPart {
-  int32_t first_step;  // of 16 columns; in 8-bit products: group
+  int32_t first_step;  // of 16 columns; of weights in codes: group
   int32_t steps;
   int32_t first_column;  // of x
   int32_t end_column;    // columns from here on are zeros
@@ -113,44 +113,6 @@ constexpr int64_t product_few_bytes(int64_t parts, int64_t listed_steps, int64_t
   return kProductFewFixedBytes + parts * kTileOutputs * kTileRows * 4 + listed_steps * 4 +
          rows * few_row_stride(k_steps, element_size) * element_size;
 }
-
-/// How a row is cut into groups of 8-bit integers (runtime/core/int8_groups.h); a group has `words` words of four.
-struct GroupCut {
-  int32_t columns;
-  int32_t leaf;
-  int32_t width;
-  int32_t count;
-  int32_t words;
-};
-
-/// quantise: a warp is a group of a row.
-struct QuantiseParameters {
-  const void* x;       // dt [rows, cut.columns]
-  uint32_t* integers;  // [rows, count, words]
-  float* scales;       // [rows, count]
-  int64_t x_stride;
-  RowCount rows;
-  GroupCut cut;
-};
-constexpr int kQuantiseThreads = 256;
-
-/// product_int8, product_int8_few: as product and product_few, from quantised rows and weights.
-struct ProductInt8Parameters {
-  const uint32_t* weights;     // [outputs / 16][count][words][16 outputs]
-  const float* weight_scales;  // [outputs / 16][count][16 outputs]
-  const uint32_t* x;           // [rows, count, words]
-  const float* x_scales;       // [rows, count]
-  const void* bias;            // dt [outputs]; may be null
-  void* y;                     // dt or f32 [roots, rows, outputs]
-  const SumPart* parts;        // steps are groups
-  int64_t y_stride;
-  int64_t y_plane;
-  RowCount rows;
-  GroupCut cut;
-  int32_t outputs;
-  int32_t part_count;
-  int32_t is_float;
-};
 
 // Experts
 

@@ -43,6 +43,18 @@ struct TakeRowsParameters {
 };
 constexpr int kTakeRowsThreads = 128;
 
+/// take_columns_2, take_columns_4: column i of y is column order[i] of x. A thread is an element.
+struct TakeColumnsParameters {
+  const void* x;       // [rows, width]
+  const float* order;  // [columns]
+  void* y;             // [rows, columns]
+  int64_t x_stride;
+  int64_t y_stride;
+  RowCount rows;
+  int32_t width;
+  int32_t columns;
+};
+
 /// join_heads_2, join_heads_4: for each head, its columns of x, then those of z. A thread is an element.
 struct JoinHeadsParameters {
   const void* x;  // [rows, heads · of_x]

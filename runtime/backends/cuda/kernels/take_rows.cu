@@ -1,4 +1,4 @@
-// Rows of one tensor, and heads of two, as rows of another.
+// Rows or columns of one tensor, and heads of two, as those of another.
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/kernels/rows.h"
 
@@ -20,6 +20,18 @@ LOCKSTEP_DEVICE void take_rows(const TakeRowsParameters& p) {
 }
 
 template <typename Element>
+LOCKSTEP_DEVICE void take_columns(const TakeColumnsParameters& p) {
+  follow_previous();
+  const Place at = element_of_thread(p.columns);
+  if (at.row >= used(p.rows)) return;
+  const float number = p.order[at.column];
+  const float last = float_of_whole(p.width - 1);
+  const int32_t column = whole_of(number > 0.0f ? smaller(number, last) : 0.0f);
+  static_cast<Element*>(p.y)[at.row * p.y_stride + at.column] =
+      static_cast<const Element*>(p.x)[at.row * p.x_stride + column];
+}
+
+template <typename Element>
 LOCKSTEP_DEVICE void join_heads(const JoinHeadsParameters& p) {
   follow_previous();
   const Place at = element_of_thread(p.columns);
@@ -35,6 +47,8 @@ LOCKSTEP_DEVICE void join_heads(const JoinHeadsParameters& p) {
 
 LOCKSTEP_KERNEL(take_rows_2, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint16_t>(p); }
 LOCKSTEP_KERNEL(take_rows_4, TakeRowsParameters, kTakeRowsThreads) { take_rows<uint32_t>(p); }
+LOCKSTEP_KERNEL(take_columns_2, TakeColumnsParameters, kMapThreads) { take_columns<uint16_t>(p); }
+LOCKSTEP_KERNEL(take_columns_4, TakeColumnsParameters, kMapThreads) { take_columns<uint32_t>(p); }
 LOCKSTEP_KERNEL(join_heads_2, JoinHeadsParameters, kMapThreads) { join_heads<uint16_t>(p); }
 LOCKSTEP_KERNEL(join_heads_4, JoinHeadsParameters, kMapThreads) { join_heads<uint32_t>(p); }
 

@@ -40,15 +40,14 @@ LOCKSTEP_DEVICE bool find_row(const AttendTilesParameters& p, int rows, Unit& un
   return false;
 }
 
-/// Rows of a tile that a unit reads.
+/// Rows of a tile that a unit reads, without their scales.
 struct TileBytes {
   const unsigned char* from;
   int bytes;
 };
 
-template <typename Rows>
+template <typename Element>
 LOCKSTEP_DEVICE TileBytes bytes_of(const AttendTilesParameters& p, const Unit& unit, const void* cache) {
-  using Element = typename Rows::Element;
   const SeenBy seen = seen_by(p.attend, unit.row);
   const int tile = needed_by(p.attend, seen).tile((unit.number - unit.first) / p.groups);
   const int first = p.first_heads[(unit.number - unit.first) % p.groups];
@@ -60,9 +59,9 @@ LOCKSTEP_DEVICE TileBytes bytes_of(const AttendTilesParameters& p, const Unit& u
   return {reinterpret_cast<const unsigned char*>(from), bytes};
 }
 
-template <typename Rows>
+template <typename Element>
 LOCKSTEP_DEVICE void bring_tile(const AttendTilesParameters& p, const Unit& unit, const void* cache) {
-  const TileBytes tile = bytes_of<Rows>(p, unit, cache);
+  const TileBytes tile = bytes_of<Element>(p, unit, cache);
   for (int at = thread_index() * kBroughtBytes; at < tile.bytes; at += kAttendThreads * kBroughtBytes) {
     bring_closer(tile.from + at);
   }

@@ -8,6 +8,7 @@
 #include "runtime/backends/cuda/launch_facts.h"
 #include "runtime/backends/cuda/step_memory.h"
 #include "runtime/device/option_row.h"
+#include "tests/conformance/backend/attention_cases.h"
 #include "tests/conformance/backend/tiny_model.h"
 
 namespace lockstep::conformance {
@@ -85,6 +86,33 @@ TEST(CudaFacts, CountTheExpertsThatRowsChoose) {
   }
   ASSERT_GT(held, 0);
   EXPECT_NEAR(read, held * (1 - 0.5 * 0.5 * 0.5), 0.01 * held);  // three rows choose two of four
+}
+
+TEST(CudaFacts, CountTheBytesOfCodesAndOfWhatTheirGroupsHave) {
+  CaseBuilder b({.name = "codes", .ranks = 1, .rank = 0, .rows = 2, .slots = 1});
+  const auto weight = [&](const char* name, Shape shape, const WeightFormat& format) {
+    return b.weight(name, random_tensor({DType::kBFloat16, std::move(shape)}, 1), format);
+  };
+  const graph::ValueId x = b.input("x", random_tensor({DType::kBFloat16, {2, 128}}, 2));
+  const WeightFormat q4{.bits = 4, .group = 32, .offset = GroupOffset::kZeros, .scale = ScaleType::kFloat16};
+  const WeightFormat e4m3{.kind = CodeKind::kE4M3, .bits = 8, .group = 128};
+  b.builder.output("a", b.builder.linear(x, weight("a", {48, 128}, q4)));
+  b.builder.output("b", b.builder.linear(x, weight("b", {16, 128}, e4m3)));
+  const Facts facts(std::move(b).finish().graph);
+  constexpr double kA = 48 * (128 * 0.5 + 4 * (2 + 1)), kB = 16 * (128 + 4);
+  EXPECT_DOUBLE_EQ(facts.all.weights, kA + kB);
+  EXPECT_EQ(facts.layout.weight_bytes, 3840 + 2304);  // whole 256 bytes
+}
+
+TEST(CudaFacts, CountKeysAndValuesIn8BitsWithTheirScales) {
+  const AttentionStep step{.dtype = DType::kBFloat16,
+                           .heads = {.map = {0, 0, 1}, .cache = 2, .dim = 24},
+                           .slots = 3,
+                           .kernel = "decode",
+                           .cache = DType::kInt8};
+  const Facts facts(append_and_attend(step, {{0, 1, 2}, {5, 6, 7}}).graph);
+  EXPECT_DOUBLE_EQ(facts.all.cache, 2 * 2 * (24 + 4) * 3 * (70 + 1));
+  EXPECT_EQ(facts.layout.cache_bytes, 3 * 2 * 2 * 2 * 64 * (24 + 4));  // 2 tiles of a slot, 2 caches of 2 heads
 }
 
 TEST(CudaFacts, ShowLaunchesWithTheirGridsBytesAndParameters) {

@@ -38,8 +38,13 @@ class Source final : public device::WeightReader {
     for (int64_t i = rows.begin; i < rows.end; ++i) ++reads[static_cast<size_t>(i)];
     return ok();
   }
-  Result<void> read_codes(const graph::Value& weight, const ColumnGroups&, Range, CodedRows) const override {
-    return Error{ErrorKind::kUnsupported, "[test] no codes of " + weight.name};
+  Result<void> read_codes(const graph::Value& weight, const ColumnGroups& groups, Range rows,
+                          CodedRows dst) const override {
+    const auto row_bytes = static_cast<size_t>(groups.columns) * size_of(weight.type.dtype);
+    std::vector<std::byte> elements(static_cast<size_t>(rows.size()) * row_bytes);
+    LOCKSTEP_TRY_VOID(read(weight, rows, elements));
+    cuda::quantise_rows({.groups = groups, .format = *weight.format}, weight.type.dtype, rows.size(), elements, dst);
+    return ok();
   }
   int64_t rows_at_once(const graph::Value&) const override { return 1; }
   int64_t place_of(const graph::Value& weight) const override { return -static_cast<int64_t>(weight.name.size()); }
@@ -55,7 +60,7 @@ class Source final : public device::WeightReader {
   mutable std::mutex mutex_;
 };
 
-/// Matrices in every form: fragments, leaves, integers, rows, and one that is larger than a buffer.
+/// Matrices in every form: fragments, leaves, codes, rows, and one that is larger than a buffer.
 Case many_forms() {
   constexpr int64_t kColumns = 300;
   CaseBuilder b({.name = "forms", .ranks = 1, .rank = 0, .rows = 2, .slots = 1});
@@ -71,6 +76,9 @@ Case many_forms() {
   b.builder.output("c", b.builder.linear_blocks(x, leaves, BlockSplit{{0, 5}}, 60));
   const graph::ValueId coded = b.weight("coded", random({1000, kColumns}, 5), WeightFormat{.bits = 8, .group = 20});
   b.builder.output("d", b.builder.linear_blocks(x, coded, BlockSplit{{0, 5}}, 60, graph::Activations::kInt8));
+  const WeightFormat format{.bits = 4, .group = 32, .offset = GroupOffset::kZeros, .scale = ScaleType::kFloat16};
+  const graph::ValueId table = b.weight("table", random({90, kColumns}, 6), format);
+  b.builder.output("e", b.builder.embedding(b.input("ids", int_tensor({2}, {3, 89})), table, 0));
   return std::move(b).finish();
 }
 
@@ -87,7 +95,7 @@ std::vector<std::byte> bytes_of(const device::Store& store) {
     for (const cuda::WeightForm& form : weight.forms) {
       int64_t bytes = weight.type.bytes();
       if (const auto* stack = std::get_if<cuda::StackedPacking>(&form.packing)) bytes = stack->bytes();
-      if (const auto* integers = std::get_if<cuda::Int8Packing>(&form.packing)) bytes = integers->bytes();
+      if (const auto* codes = std::get_if<cuda::CodedPacking>(&form.packing)) bytes = codes->bytes();
       all.insert(all.end(), begin + form.offset, begin + form.offset + bytes);
     }
   }

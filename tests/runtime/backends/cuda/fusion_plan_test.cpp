@@ -27,6 +27,9 @@ std::string values_of(const Sizes& sizes) {
   %position = input : i32[{0}]
   %k = state : f32[4,1,8,16]
   %v = state : f32[4,1,8,16]
+  %k8 = state : i8[4,1,8,20]
+  %v8 = state : i8[4,1,8,20]
+  %q4 = weight q4[0:32,0:32] : f32[32,32] as q4g32
 )",
                      sizes.rows, sizes.ranks);
 }
@@ -49,6 +52,15 @@ TEST(CudaFusedRows, AreThoseOfANormThatAProductReadsFirst) {
   EXPECT_EQ(plan_of(kNormedProduct), "%0 rms_norm → rows of %1 linear\n");
   EXPECT_EQ(plan_of(std::string(kNormedProduct) + "  %2 = linear(%0, %w64) : f32[{0},64]\n"),
             "%0 rms_norm → rows of %1 linear\n");
+}
+
+TEST(CudaFusedRows, AreNotThoseOfAProductWithCodes) {
+  EXPECT_EQ(plan_of(R"(
+  %0 = rms_norm(%x, %bias) epsilon=1e-05 : f32[{0},32]
+  %1 = linear(%0, %q4) : f32[{0},32]
+  %2 = add(%1, %x) : f32[{0},32]
+)"),
+            "");
 }
 
 TEST(CudaFusedRows, AreAtMostEight) {
@@ -144,6 +156,17 @@ TEST(CudaFusedHeads, AreNormedTurnedAndAppendedAheadOfTheirAttention) {
   EXPECT_EQ(plan_of(std::string(kHeads) + kAttention, {.rows = 40}),
             "%0 rope → heads of %4 attention\n%2 rms_norm → heads of %4 attention\n%3 rope → heads of %4 attention\n"
             "%k kv_append → heads of %4 attention\n%v kv_append → heads of %4 attention\n");
+}
+
+TEST(CudaFusedHeads, AreQueriesAloneWhereCachesAreIn8Bits) {
+  std::string nodes = std::string(kHeads) + kAttention;
+  for (const char cache : {'k', 'v'}) {
+    const std::string from = fmt::format("%{},", cache), to = fmt::format("%{}8,", cache);
+    for (size_t at = nodes.find(from); at != std::string::npos; at = nodes.find(from, at + 1)) {
+      nodes.replace(at, from.size(), to);
+    }
+  }
+  EXPECT_EQ(plan_of(nodes, {.rows = 4}), "%0 rope → heads of %4 attention\n");
 }
 
 TEST(CudaFusedHeads, AreNotThoseThatOthersRead) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtime/backends/cuda/packing.h"
 #include "runtime/backends/cuda/sum_parts.h"
 #include "runtime/core/dtype.h"
+#include "runtime/core/int8_groups.h"
 #include "tests/cuda_stand_in/simt.h"
 
 namespace lockstep::cuda {
@@ -289,11 +291,14 @@ TEST(Quantise, GivesTheIntegersAndScalesOfTheHost) {
   const auto count = static_cast<int32_t>(groups.count());
   std::vector<uint32_t> integers(static_cast<size_t>(3 * count * 4), 0xdeadbeef);
   std::vector<float> scales(static_cast<size_t>(3 * count));
+  std::vector<int32_t> sums(scales.size());
   const QuantiseParameters parameters{.x = x.data(),
                                       .integers = integers.data(),
                                       .scales = scales.data(),
+                                      .sums = sums.data(),
                                       .x_stride = 70,
                                       .rows = {nullptr, 3},
+                                      .rows_of_one = 1,
                                       .cut = {70, 40, 16, count, 4}};
   run("quantise_f32", {.blocks = (3 * count + 7) / 8, .threads = kQuantiseThreads}, &parameters);
   for (int32_t row = 0; row < 3; ++row) {
@@ -304,6 +309,7 @@ TEST(Quantise, GivesTheIntegersAndScalesOfTheHost) {
       const size_t at = static_cast<size_t>(row * count + group);
       EXPECT_EQ(std::bit_cast<uint32_t>(scales[at]) & 0x7fffffffu, std::bit_cast<uint32_t>(scale) & 0x7fffffffu);
       EXPECT_EQ(std::memcmp(&integers[at * 4], expected.data(), 16), 0) << row << " " << group;
+      EXPECT_EQ(sums[at], std::accumulate(expected.begin(), expected.end(), 0)) << row << " " << group;
     }
   }
 }
