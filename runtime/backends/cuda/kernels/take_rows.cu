@@ -1,4 +1,5 @@
 // Rows or columns of one tensor, and heads of two, as those of another.
+#include "runtime/backends/cuda/kernels/functions.h"
 #include "runtime/backends/cuda/kernels/parameters.h"
 #include "runtime/backends/cuda/kernels/rows.h"
 
