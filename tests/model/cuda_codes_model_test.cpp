@@ -21,6 +21,7 @@ class QuantisedOnCuda : public ::testing::TestWithParam<ModelAndRanks> {};
 TEST_P(QuantisedOnCuda, GivesTheAnswersOfTransformersWithTheDecodedWeights) {
   const auto& [name, ranks] = GetParam();
   const Golden golden = read_golden(quantised_goldens(), name);
+  record_quantised(golden, "cuda");
   const GoldenModel model(golden, {});
   const auto answers = run_rows(
       model.path(),

@@ -141,6 +141,17 @@ void record(const Golden& golden, const Support& support) {
   Test::RecordProperty("experts", support.experts);
 }
 
+void record_quantised(const Golden& golden, const char* backend) {
+  using ::testing::Test;
+  const auto config = nlohmann::json::parse(golden.config);
+  const auto& quantisation = config["quantization_config"];
+  const std::string method = quantisation["quant_method"], form = quantisation.value("format", "");
+  Test::RecordProperty("quantised", golden.name);
+  Test::RecordProperty("model_type", std::string(config["model_type"]));
+  Test::RecordProperty("method", form.empty() ? method : method + ", " + form);
+  Test::RecordProperty("backend", backend);
+}
+
 double largest_difference(const float* a, const float* b, size_t count) {
   double largest = 0.0;
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));

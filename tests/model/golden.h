@@ -76,6 +76,9 @@ struct Support {
 /// Records the subject of the current test as its properties, for tools/make_support_matrix.py.
 void record(const Golden& golden, const Support& support);
 
+/// The same of a test of a quantised checkpoint, on a backend.
+void record_quantised(const Golden& golden, const char* backend);
+
 /// The largest difference of two arrays.
 double largest_difference(const float* a, const float* b, size_t count);
 

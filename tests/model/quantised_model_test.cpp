@@ -30,6 +30,7 @@ class QuantisedModel : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(QuantisedModel, MultipliesItsCodes) {
+  record_quantised(golden_, "cpu");
   for (const int ranks : {1, 2, 3, 5}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks");
     expect_golden(golden_, run({.ranks = ranks, .slots = 3, .chunk = 8}));
@@ -45,6 +46,7 @@ TEST_P(QuantisedModel, DecodesItsWeightsToThoseOfTransformers) {
 }
 
 TEST_P(QuantisedModel, MultipliesItsCodesOnTheReferenceBackend) {
+  record_quantised(golden_, "reference");
   for (const int ranks : {1, 3}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks");
     expect_golden(golden_, run({.backend = "reference", .ranks = ranks, .slots = 3, .chunk = 8}));
