@@ -12,7 +12,6 @@
 #include "actors/completion_event.h"
 #include "actors/coordinator.h"
 #include "actors/host_choosers.h"
-#include "actors/listening.h"
 #include "actors/protocol.h"
 #include "actors/shard_actor.h"
 #include "runtime/core/check.h"
@@ -24,14 +23,9 @@ Error invalid(std::string_view field, std::string_view what) {
   return {ErrorKind::kInvalidArgument, fmt::format("[actors] session option {}: {}", field, what)};
 }
 
-/// `why`: CAF's reason, which names the call only; the system's is better, where listening fails again.
 Error cannot_listen(const std::string& host, const std::string& why) {
-  const std::string reason = reason_against_listening(host);
-  return {
-      ErrorKind::kUnavailable,
-      fmt::format("[actors] rank 0: cannot listen on {}: found '{}', expected a free port; check that the address is "
-                  "one of this machine, that its interface is up and that more files may be opened (ulimit -n)",
-                  host, reason.empty() ? why : reason)};
+  return {ErrorKind::kUnavailable,
+          fmt::format("[actors] rank 0: cannot listen on {}: {}; choose an address of this machine", host, why)};
 }
 
 Error cannot_connect(const Address& address, ErrorKind kind, std::string_view why) {

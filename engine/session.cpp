@@ -59,6 +59,7 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, const
   actors::Address address;
   const auto host = [&]() -> Result<void> {
     if (!member.leads()) return ok();
+    LOCKSTEP_TRY_VOID(group::check_listen(plane));
     LOCKSTEP_TRY(session_, actors::Session::host(options));
     address = session_->address();
     return ok();

@@ -1,6 +1,5 @@
 // The lockstep program: reads the command line, runs the command, reports errors.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/commands/generate.h"
 #include "launcher/measure/suite/suite_tool.h"
+#include "launcher/process/open_files.h"
 #include "runtime/core/guard.h"
 
 namespace {
@@ -50,17 +50,6 @@ Result<int> run(const launcher::Command& command) {
   return std::visit(Runner{}, command);
 }
 
-/// Fails where so few files may be opened that sockets and libraries would lack them in the middle of a run.
-Result<void> require_files() {
-  constexpr rlim_t kLeastFiles = 32;  // a rank alone has 20 open
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kLeastFiles) return ok();
-  return Error{ErrorKind::kUnavailable,
-               fmt::format("[launcher] cannot start: found a limit of {} open files, expected at least {}; raise it "
-                           "(ulimit -n)",
-                           files.rlim_cur, kLeastFiles)};
-}
-
 /// Fails where some of what was written to stdout is lost.
 Result<void> flush_output() {
   errno = 0;
@@ -77,7 +66,7 @@ Result<void> flush_output() {
 int main(int argc, char** argv) {
   int code = 0;
   Result<void> result = guarded("launcher", [&]() -> Result<void> {
-    LOCKSTEP_TRY_VOID(require_files());
+    LOCKSTEP_TRY_VOID(launcher::require_open_files());
     LOCKSTEP_TRY(const launcher::Command command, launcher::parse_command_line(argc, argv));
     LOCKSTEP_TRY(code, run(command));
     return flush_output();

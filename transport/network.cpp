@@ -18,6 +18,8 @@
 #include <set>
 #include <sstream>
 
+#include "runtime/core/descriptor.h"
+
 namespace lockstep::transport {
 namespace {
 
@@ -246,6 +248,24 @@ Result<void> try_connect(const std::string& address, uint16_t port, Duration lim
   }
   close(socket);
   return connected;
+}
+
+Result<void> try_listen(const std::string& address) {
+  sockaddr_in ipv4{};
+  sockaddr_in6 ipv6{};
+  ipv4.sin_family = AF_INET;
+  ipv6.sin6_family = AF_INET6;
+  const bool is_ipv6 = inet_pton(AF_INET6, address.c_str(), &ipv6.sin6_addr) == 1;
+  if (!is_ipv6 && inet_pton(AF_INET, address.c_str(), &ipv4.sin_addr) != 1) {
+    return Error{ErrorKind::kUnavailable, fmt::format("'{}', which is not an address", address)};
+  }
+  const auto* const any_port =
+      is_ipv6 ? reinterpret_cast<const sockaddr*>(&ipv6) : reinterpret_cast<const sockaddr*>(&ipv4);
+  const Descriptor socket(::socket(any_port->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool listens = socket.get() >= 0 && bind(socket.get(), any_port, is_ipv6 ? sizeof(ipv6) : sizeof(ipv4)) == 0 &&
+                       listen(socket.get(), 1) == 0;
+  if (listens) return ok();
+  return Error{ErrorKind::kUnavailable, error_text(errno)};
 }
 
 }  // namespace lockstep::transport

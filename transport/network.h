@@ -72,4 +72,8 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
 /// (refused, no route) or `kDeadlineExceeded`; the message is the bare reason. @blocking
 Result<void> try_connect(const std::string& address, uint16_t port, Duration limit);
 
+/// Tries to listen on any port of the numeric `address` and stops at once. Fails with `kUnavailable`; the message is
+/// the bare reason.
+Result<void> try_listen(const std::string& address);
+
 }  // namespace lockstep::transport

@@ -37,6 +37,18 @@ Result<ControlPlane> find_control_plane(const std::string& network, transport::B
   return plane;
 }
 
+Result<void> check_listen(const ControlPlane& plane) {
+  const Result<void> listens = transport::try_listen(plane.address);
+  if (listens.has_value()) return ok();
+  return Error{
+      ErrorKind::kUnavailable,
+      fmt::format("[engine/group] rank 0: cannot listen on {}: found '{}', expected a free port; check that the "
+                  "address is one of this machine, that its interface is up and that more files may be opened "
+                  "(ulimit -n)",
+                  plane.address, listens.error().message),
+      /*rank=*/0};
+}
+
 Result<void> check_reach(const ControlPlane& plane, int rank, const actors::Address& coordinator, Duration limit) {
   if (plane.rank_sides.empty()) return ok();
   const Result<void> reached = transport::try_connect(coordinator.host, coordinator.port, limit);

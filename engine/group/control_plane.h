@@ -23,6 +23,10 @@ struct ControlPlane {
 /// are several hosts. Fails on every rank as `transport::choose_network`. @collective @blocking
 Result<ControlPlane> find_control_plane(const std::string& network, transport::Bootstrap& bootstrap, const Log& log);
 
+/// Checks that rank 0, which calls it, can listen on the plane's address: then an error has the system's reason. Fails
+/// with `kUnavailable`.
+Result<void> check_listen(const ControlPlane& plane);
+
 /// Checks that this rank can connect to the coordinator. Fails with `kUnavailable` within `limit`, naming both ends and
 /// the flag that chooses another network. @blocking
 Result<void> check_reach(const ControlPlane& plane, int rank, const actors::Address& coordinator, Duration limit);
