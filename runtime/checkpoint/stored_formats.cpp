@@ -10,7 +10,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "model.embed_tokens.weight";
+constexpr std::string_view kHeadMatrix = "lm_head.weight", kTable = "model.embed_tokens.weight";
 
 }  // namespace
 
@@ -30,11 +30,11 @@ Result<WeightFormats> formats_of(const StoredTensors& tensors,
                     tensor.stored_name, tensor.entry.file.string(), format ? to_string(*format) : "of elements",
                     first->second ? to_string(*first->second) : "elements")};
   }
-  if (!coded.empty()) formats.try_emplace(std::string(kHead), std::nullopt);  // without one, it is the embedding
+  if (!coded.empty()) formats.try_emplace(std::string(kHeadMatrix), std::nullopt);  // without one, it is the embedding
   std::vector<FormatException> matrices;
   for (auto& [name, format] : formats) matrices.push_back({name, format});
   WeightFormats compact = compact_formats(std::move(matrices));
-  const auto table = coded.find(kEmbedding);
+  const auto table = coded.find(kTable);
   if (table != coded.end()) compact.table = table->second;
   return compact;
 }

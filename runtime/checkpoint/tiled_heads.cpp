@@ -11,7 +11,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kTileBufferBytes = int64_t{1} << 20;
 
 /// Calls `visit(part, place)` for each head's part of `columns` and its place in the file.
 template <typename Visit>
@@ -37,7 +37,7 @@ Range span_of(const TiledHeads& heads, Range columns) {
 /// Calls `read(part)` for parts of `rows` of which each has `bytes`.
 template <typename Read>
 Result<void> for_each_part(Range rows, int64_t bytes, Read&& read) {
-  const int64_t most = std::max<int64_t>(1, kBufferBytes / std::max<int64_t>(1, bytes));
+  const int64_t most = std::max<int64_t>(1, kTileBufferBytes / std::max<int64_t>(1, bytes));
   for (int64_t begin = rows.begin; begin < rows.end; begin += most) {
     LOCKSTEP_TRY_VOID(read(Range{begin, std::min(begin + most, rows.end)}));
   }
