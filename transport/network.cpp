@@ -150,12 +150,7 @@ std::vector<Interface> own_interfaces() {
   return interfaces;
 }
 
-std::string loopback_address() {
-  constexpr uint32_t kNetwork = 127;
-  const std::vector<Interface> all = own_interfaces();
-  const auto is_loopback = [](const Interface& one) { return one.address >> 24 == kNetwork; };
-  return std::ranges::any_of(all, is_loopback) ? "127.0.0.1" : "::1";
-}
+std::string loopback_address() { return std::ranges::any_of(own_interfaces(), is_loopback) ? "127.0.0.1" : "::1"; }
 
 std::string to_line(std::span<const Interface> interfaces) {
   std::string line;

@@ -31,7 +31,7 @@ checkpoint::ActivationFormat activations_of(const checkpoint::ModelSpec& spec, c
 
 /// Checks that what experts multiply is rounded in a way that there is: alike for gate, up and down, without scales of
 /// the files, which each expert would have.
-Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool backend) {
+Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool backend_rounds) {
   constexpr std::string_view kRemedy = "add --activations elements to multiply them as they are";
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!spec.has_experts(layer)) continue;
@@ -48,7 +48,7 @@ Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool bac
     if (gate == checkpoint::ActivationFormat::kE4M3ByTensor) {
       return no_codes(spec, "experts whose inputs are rounded with scales of the files", kRemedy);
     }
-    if (!backend) return no_codes(spec, "experts whose inputs are rounded", kRemedy);
+    if (!backend_rounds) return no_codes(spec, "experts whose inputs are rounded", kRemedy);
   }
   return ok();
 }

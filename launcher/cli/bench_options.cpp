@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 
 #include "launcher/cli/backend_options.h"

@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "engine/group/communicators.h"
 #include "launcher/cli/backend_options.h"

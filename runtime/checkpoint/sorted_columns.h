@@ -9,8 +9,8 @@
 
 namespace lockstep::checkpoint {
 
-/// The columns of each group side by side, groups in increasing order, columns of a group too: `order[i]` is the column
-/// that becomes column i. Empty unless every group of `group_of`, by column, has `width` columns, but for the last.
+/// The numbers of the columns, sorted by group, and in a group by number. `group_of` is the group of each column. Empty
+/// unless each group except the last has `width` columns.
 std::vector<int32_t> order_by_group(std::span<const int32_t> group_of, int64_t width);
 
 class SortedColumns final : public CodedTensor {

@@ -111,6 +111,7 @@ class StepBuilder {
   std::optional<checkpoint::MatrixFormat> stored_format_of(const std::string& tensor) const;
   /// Whether the columns of a matrix in codes have another order than those of x.
   bool is_ordered(const std::string& tensor) const;
+  bool is_ordered(graph::ValueId weight) const;
   checkpoint::ActivationFormat activation_format_of(const std::string& tensor) const;
   /// The type of a matrix and its bias: float32 where the product reads codes times their scale.
   DType product_type(const std::string& tensor) const;
@@ -122,8 +123,8 @@ class StepBuilder {
   graph::ValueId rounded_for(graph::ValueId x, const std::string& tensor);
   /// How it is rounded; a scale that the files hold is not among it.
   std::optional<graph::Rounding> rounding_for(const std::string& tensor) const;
-  /// The columns of x, or `columns` of them, in the order of those of a matrix in codes.
-  graph::ValueId in_order_of(graph::ValueId x, graph::ValueId weight, std::optional<Range> columns = std::nullopt);
+  /// `columns` of x, counted in the order of the matrix.
+  graph::ValueId in_order_of(graph::ValueId x, graph::ValueId weight, Range columns);
   /// x as the product with `weight` reads it.
   graph::ValueId input_of(graph::ValueId x, graph::ValueId weight);
   /// The same for this rank's columns of all, gathered if a scale or the order needs them; parameters as in

@@ -14,29 +14,19 @@ constexpr int64_t kCapacity = 64;
 
 std::filesystem::path quantised_goldens() { return goldens_folder() / "quantised"; }
 
-using ModelAndRanks = std::tuple<std::string, int>;
-
 class QuantisedOnCuda : public ::testing::TestWithParam<ModelAndRanks> {};
 
 TEST_P(QuantisedOnCuda, GivesTheAnswersOfTransformersWithTheDecodedWeights) {
   const auto& [name, ranks] = GetParam();
   const Golden golden = read_golden(quantised_goldens(), name);
   record_quantised(golden, "cuda");
-  const GoldenModel model(golden, {});
-  const auto answers = run_rows(
-      model.path(),
-      on_stand_in({.ranks = ranks, .slots = 3, .chunk = 8, .capacity = kCapacity, .logits = actors::Logits::kWanted}),
-      golden.rows());
-  ASSERT_TRUE(answers.has_value()) << answers.error().message;
-  expect_golden(golden, answers.value().rows);
+  expect_golden_on_stand_in(golden, {.ranks = ranks, .slots = 3, .chunk = 8, .capacity = kCapacity});
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantisedOnCuda,
                          ::testing::Combine(::testing::ValuesIn(golden_names(quantised_goldens())),
                                             ::testing::Values(1, 2, 3)),
-                         [](const auto& tested) {
-                           return fmt::format("{}_tp{}", std::get<0>(tested.param), std::get<1>(tested.param));
-                         });
+                         name_of);
 
 /// What is kept and multiplied in few bits.
 struct Bits {

@@ -15,25 +15,13 @@ namespace {
 
 constexpr int64_t kCapacity = 64;
 
-using ModelAndRanks = std::tuple<std::string, int>;
-
-std::string name_of(const ::testing::TestParamInfo<ModelAndRanks>& tested) {
-  return fmt::format("{}_tp{}", std::get<0>(tested.param), std::get<1>(tested.param));
-}
-
 class FamilyOnCuda : public ::testing::TestWithParam<ModelAndRanks> {};
 
 TEST_P(FamilyOnCuda, GivesHuggingFacesTokensAndLogits) {
   const auto& [name, ranks] = GetParam();
   const Golden golden = read_golden(goldens_folder(), name);
   record(golden, {.ranks = ranks, .backend = "cuda"});
-  const GoldenModel model(golden, {});
-  const auto answers = run_rows(
-      model.path(),
-      on_stand_in({.ranks = ranks, .slots = 5, .chunk = 16, .capacity = kCapacity, .logits = actors::Logits::kWanted}),
-      golden.rows());
-  ASSERT_TRUE(answers.has_value()) << answers.error().message;
-  expect_golden(golden, answers.value().rows);
+  expect_golden_on_stand_in(golden, {.ranks = ranks, .slots = 5, .chunk = 16, .capacity = kCapacity});
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyOnCuda,

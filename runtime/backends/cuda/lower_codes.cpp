@@ -93,22 +93,36 @@ Result<void> Lowering::embed_codes(const Node& node, const EmbedParameters& embe
   return ok();
 }
 
+void Lowering::emit_fake_quantise(const RoundedRows& rows) {
+  const int64_t group = std::min(rows.group, std::max<int64_t>(rows.columns, 1));
+  const FakeQuantiseParameters parameters{.x = rows.x,
+                                          .scale = rows.scale,
+                                          .y = rows.y,
+                                          .x_stride = rows.x_stride,
+                                          .y_stride = rows.y_stride,
+                                          .rows = rows.rows,
+                                          .columns = static_cast<int32_t>(rows.columns),
+                                          .group = static_cast<int32_t>(group),
+                                          .is_e4m3 = rows.is_e4m3,
+                                          .rows_of_one = static_cast<int32_t>(rows.rows_of_one)};
+  const int64_t groups = rows.columns > 0 ? rows.most_rows * rows.rows_of_one * parts_of(rows.columns, group) : 0;
+  emit(typed("fake_quantise", rows.x_type), parameters, parts_of(groups, kQuantiseWarps));
+}
+
 void Lowering::lower_fake_quantise(const Node& node) {
   const Tensor& x = operand(node, 0);
   const Tensor& y = result(node);
-  const int64_t group = std::min(node.integer_or("group", x.columns), std::max<int64_t>(x.columns, 1));
-  const FakeQuantiseParameters parameters{.x = x.data(),
-                                          .scale = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr,
-                                          .y = y.as<float>(),
-                                          .x_stride = x.stride,
-                                          .y_stride = y.stride,
-                                          .rows = rows_of(y),
-                                          .columns = static_cast<int32_t>(x.columns),
-                                          .group = static_cast<int32_t>(group),
-                                          .is_e4m3 = node.has("codes", "e4m3"),
-                                          .rows_of_one = 1};
-  const int64_t groups = x.columns > 0 ? x.rows * parts_of(x.columns, group) : 0;
-  emit(typed("fake_quantise", x.dtype), parameters, parts_of(groups, kQuantiseWarps));
+  emit_fake_quantise({.x = x.data(),
+                      .x_type = x.dtype,
+                      .scale = node.operands.size() > 1 ? operand(node, 1).as<float>() : nullptr,
+                      .y = y.as<float>(),
+                      .x_stride = x.stride,
+                      .y_stride = y.stride,
+                      .rows = rows_of(y),
+                      .most_rows = x.rows,
+                      .columns = x.columns,
+                      .group = node.integer_or("group", x.columns),
+                      .is_e4m3 = node.has("codes", "e4m3")});
 }
 
 }  // namespace lockstep::cuda

@@ -120,25 +120,6 @@ Result<void> Lowering::lower_experts_inner(const Node& node, const ListExpertsPa
   return ok();
 }
 
-/// Rounds the values between an expert's products, which are float32, in their place.
-void Lowering::round_inner(const Node& node, const InnerValues& inner) {
-  const Tensor& x = operand(node, 0);
-  const int64_t group = std::min(node.integer_or("rounds_group", inner.columns), std::max<int64_t>(inner.columns, 1));
-  const FakeQuantiseParameters parameters{.x = inner.values,
-                                          .scale = nullptr,
-                                          .y = inner.values,
-                                          .x_stride = inner.columns,
-                                          .y_stride = inner.columns,
-                                          .rows = rows_of(x),
-                                          .columns = static_cast<int32_t>(inner.columns),
-                                          .group = static_cast<int32_t>(group),
-                                          .is_e4m3 = node.has("rounds", "e4m3"),
-                                          .rows_of_one = static_cast<int32_t>(inner.rows_of_one)};
-  const int64_t groups = x.rows * inner.rows_of_one * ((inner.columns + group - 1) / group);
-  constexpr int64_t kWarps = kQuantiseThreads / 32;
-  emit(typed("fake_quantise", DType::kFloat32), parameters, (groups + kWarps - 1) / kWarps);
-}
-
 Result<void> Lowering::lower_experts(const Node& node) {
   const Packing packing = packing_of(graph_, node, 4);
   LOCKSTEP_TRY(const uint64_t down, weight(node, 4, packing));
@@ -150,7 +131,19 @@ Result<void> Lowering::lower_experts(const Node& node) {
   const ListExpertsParameters lists = list_experts(node);
   auto* values = reinterpret_cast<void*>(scratch(x.rows * most * outer.columns * x.element_size()));
   LOCKSTEP_TRY_VOID(lower_experts_inner(node, lists, values));
-  if (node.has("rounds")) round_inner(node, {static_cast<float*>(values), outer.columns, most});
+  if (node.has("rounds")) {
+    emit_fake_quantise({.x = values,
+                        .x_type = DType::kFloat32,
+                        .y = static_cast<float*>(values),  // in its place
+                        .x_stride = outer.columns,
+                        .y_stride = outer.columns,
+                        .rows = rows_of(x),
+                        .most_rows = x.rows,
+                        .rows_of_one = most,
+                        .columns = outer.columns,
+                        .group = node.integer_or("rounds_group", outer.columns),
+                        .is_e4m3 = node.has("rounds", "e4m3")});
+  }
   const bool has_bias = node.operands.size() > 5;
   const std::vector<ExpertPart> parts =
       expert_parts(BlockSplit{node.integers("blocks")}, graph_.rank, node.text("leaf") == "expert", lists.experts,

@@ -15,6 +15,9 @@
 
 namespace lockstep::cuda {
 
+/// The bytes that a value of `bytes` takes of the device's memory, where each begins at a multiple of 256.
+inline int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 /// A tensor in device memory: [planes, rows, columns]. Strides are elements.
 struct Tensor {
   uint64_t address = 0;
@@ -105,16 +108,25 @@ class Lowering {
   CodedOperand coded_operand(const Node& node, uint64_t weights, const CodedPacking& packing, const RowsOfX& x);
   Result<void> lower_product_codes(const Node& node);
   Result<void> embed_codes(const Node& node, const EmbedParameters& embed, const WeightLayout& table);
+  /// Rows that are rounded: `most_rows` · `rows_of_one`, of which `rows` · `rows_of_one` are in use.
+  struct RoundedRows {
+    const void* x;
+    DType x_type;
+    const float* scale = nullptr;  // of all; null: of each group its own
+    float* y;
+    int64_t x_stride;
+    int64_t y_stride;
+    RowCount rows;
+    int64_t most_rows;
+    int64_t rows_of_one = 1;
+    int64_t columns;
+    int64_t group;
+    bool is_e4m3;
+  };
+  void emit_fake_quantise(const RoundedRows& rows);
   void lower_fake_quantise(const Node& node);
   ListExpertsParameters list_experts(const Node& node);
   Result<void> lower_experts_inner(const Node& node, const ListExpertsParameters& lists, void* values);
-  /// What experts' second products read: float32 [rows · rows_of_one, columns].
-  struct InnerValues {
-    float* values;
-    int64_t columns;
-    int64_t rows_of_one;
-  };
-  void round_inner(const Node& node, const InnerValues& inner);
   Result<void> lower_experts(const Node& node);
   int64_t experts_of_row(const Node& node) const;
   void lower_route(const Node& node);
