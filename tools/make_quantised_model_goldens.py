@@ -57,6 +57,7 @@ class Quantised:
     new_tokens: int = NEW_TOKENS
     # Endings of modules with another layout; None: elements.
     others: dict[str, Layout | None] = field(default_factory=dict)
+    stacks: str = ""  # experts in tensors [experts, ...]: "nested" as NAME.weight_scale, "flat" as NAME_scale
 
 
 def compressed(form: str, weights: dict[str, Any], activations: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -114,6 +115,15 @@ MODELS = {
          "modules_to_not_convert": ["lm_head", "mlp.gate"]},
         Layout("blocks", 8, 128, floats=True, scale="F32"), {"moe_intermediate_size": 144, "num_experts": 5},
         base=QWEN3_MOE, activations="e4m3 groups"),
+    "w4a16_stacks": Quantised(
+        {**compressed("pack-quantized", {**INT4, "group_size": 24, "symmetric": False}),
+         "ignore": ["lm_head", "re:.*mlp.gate$"]}, Layout("packed", 4, 24, zeros=True), {"moe_intermediate_size": 48, "num_experts": 5},
+        base=QWEN3_MOE, stacks="nested"),
+    "fp8_blocks_stacks": Quantised(
+        {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+         "modules_to_not_convert": ["lm_head", "mlp.gate"]},
+        Layout("blocks", 8, 128, floats=True, scale="F32"), {"moe_intermediate_size": 144, "num_experts": 5},
+        base=QWEN3_MOE, activations="e4m3 groups", stacks="flat"),
     "nvfp4": Quantised(compressed("nvfp4-pack-quantized", {**FP4, "strategy": "tensor_group", "group_size": 16}),
                        Layout("nvfp4", 4, 16)),
     "mxfp4": Quantised(compressed("mxfp4-pack-quantized", {**FP4, "strategy": "group", "group_size": 32}),
@@ -207,6 +217,12 @@ class RoundedExperts(TorchFunctionMode):
         experts.register_forward_hook(lambda *_: self.__exit__(None, None, None))
 
 
+def part_of(module: str, name: str) -> str:
+    """ "weight_scale" of NAME.weight_scale or NAME_scale."""
+    rest = name.removeprefix(module)
+    return rest[1:] if rest.startswith(".") else f"weight{rest}"
+
+
 class Builder:
     """One model: its tensors, and transformers' model of the decoded ones."""
 
@@ -220,10 +236,42 @@ class Builder:
             layout = self.layout_of(tensor["name"])
             if layout is None:
                 self.elements.append(tensor)
+            elif model.stacks and ".experts." in tensor["name"]:
+                self.add_stack(tensor, layout)
             else:
                 module = tensor["name"].removesuffix(".weight")
                 self.quantised[module] = (layout, tensors_of(module, *tensor["shape"], layout))
         self.tensors = self.elements + [tensor for _, parts in self.quantised.values() for tensor in parts]
+
+    def add_stack(self, tensor: dict[str, Any], layout: Layout) -> None:
+        """Adds the stacks of all experts when the first of them comes."""
+        before, _, rest = tensor["name"].partition(".experts.")
+        number, _, projection = rest.removesuffix(".weight").partition(".")
+        rows, columns = tensor["shape"]
+        if number != "0" or projection == "up_proj":
+            return
+        if projection == "gate_proj":
+            projection, rows = "gate_up_proj", 2 * rows
+        module = f"{before}.experts.{projection}"
+        parts = tensors_of(module, rows, columns, layout)
+        for part in parts:
+            part["shape"] = [self.config["num_experts"], *part["shape"]]
+            if self.model.stacks == "flat":
+                part["name"] = part["name"].replace(".weight_", "_").removesuffix(".weight")
+        self.quantised[module] = (layout, parts)
+
+    def weights_of(self, module: str, arrays: dict[str, np.ndarray], layout: Layout) -> dict[str, np.ndarray]:
+        """The decoded matrices of a module, by name."""
+        if not self.model.stacks or ".experts." not in module:
+            return {f"{module}.weight": np.ascontiguousarray(decoded(arrays, layout))}
+        before, _, projection = module.partition(".experts.")
+        found = {}
+        for expert in range(self.config["num_experts"]):
+            matrix = decoded({part: stack[expert] for part, stack in arrays.items()}, layout)
+            names = ["gate_proj", "up_proj"] if projection == "gate_up_proj" else [projection]
+            for name, rows in zip(names, np.split(matrix, len(names)), strict=True):
+                found[f"{before}.experts.{expert}.{name}.weight"] = np.ascontiguousarray(rows)
+        return found
 
     def layout_of(self, name: str) -> Layout | None:
         module = name.removesuffix(".weight")
@@ -240,10 +288,10 @@ class Builder:
     def load(self, seed: int) -> transformers.PreTrainedModel:
         weights = {tensor["name"]: hashed_tensors.hashed_tensor(seed, tensor) for tensor in self.elements}
         for module, (layout, parts) in self.quantised.items():
-            arrays = {part["name"].rpartition(".")[2]: hashed_array(
+            arrays = {part_of(module, part["name"]): hashed_array(
                 part, lambda *of: hashed_tensors.hashed_bits(seed, *of), lambda *of: hashed_tensors.hashed_units(seed, *of))
                 for part in parts}  # fmt: skip
-            weights[f"{module}.weight"] = np.ascontiguousarray(decoded(arrays, layout))
+            weights.update(self.weights_of(module, arrays, layout))
         model = families.load_model(self.variant.config, weights)
         if self.model.activations:
             model.set_experts_implementation("eager")

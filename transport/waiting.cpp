@@ -12,23 +12,13 @@ namespace {
 
 constexpr int kLooksPerClockReading = 1024;  // while spinning: some ten microseconds
 
-/// The core's hint for a spinning wait.
-inline void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 }  // namespace
 
 WaitStages wait_stages(bool crowded) {
   using std::chrono::microseconds;
-  // With a core per rank: spin for the usual imbalance between ranks (some hundred microseconds). On shared cores:
-  // yield at once, because the awaited rank may need the core.
-  return crowded ? WaitStages{.spins = 32, .yields = 200, .sleep = microseconds(1000)}
-                 : WaitStages{.spins = 20000, .yields = 1000, .sleep = microseconds(1000)};
+  // On shared cores: yield almost at once, because the awaited rank may need the core.
+  return crowded ? WaitStages{.spin = microseconds(1), .yields = 200, .sleep = microseconds(1000)}
+                 : WaitStages{.spin = 2 * SpinLimit::kShortest, .yields = 0, .sleep = microseconds(1000)};
 }
 
 bool is_crowded(std::span<const RankPlace> places) {
@@ -45,19 +35,28 @@ bool is_crowded(std::span<const RankPlace> places) {
 Patience::Verdict Patience::after_failed_look() {
   if (options_.abort->is_raised()) return Verdict::kAborted;
   if (looks_ < std::numeric_limits<int>::max()) ++looks_;
-  if (looks_ <= stages_.spins && looks_ % kLooksPerClockReading != 0) {
+  const int spins = limit_.pauses();
+  if (looks_ <= spins && looks_ % kLooksPerClockReading != 0) {
     pause_core();
     return Verdict::kLookAgain;
   }
   if (has_expired()) return Verdict::kExpired;
-  if (looks_ > stages_.spins + stages_.yields) return Verdict::kSleep;
-  if (looks_ > stages_.spins) sched_yield();
+  if (looks_ > spins + stages_.yields) {
+    if (!asleep_since_) asleep_since_ = options_.clock->now();
+    return Verdict::kSleep;
+  }
+  if (looks_ > spins) sched_yield();
   return Verdict::kLookAgain;
 }
 
 bool Patience::has_expired() {
   if (!deadline_) deadline_.emplace(*options_.clock, options_.deadline);
   return deadline_->has_passed();
+}
+
+void Patience::learn() {
+  limit_.note_sleep(options_.clock->now() - *asleep_since_);
+  asleep_since_.reset();
 }
 
 Error Patience::abort_reason() const {

@@ -1,10 +1,13 @@
 // Waiting for peers. A wait polls in a loop; after each unsuccessful poll its `Patience` decides the next action:
 //
-//   poll … poll … poll … poll … poll … poll ……………… poll ……………… poll
-//   └── spin: a pause ──┘└─ yield the core ─┘└─ sleep on the word (bounded) ─┘
+//   a core for each rank   poll … poll … poll … poll ……………… poll ……………… poll
+//                          └── spin: a pause ──┘└─ sleep on the word (bounded) ─┘
+//   ranks share cores      poll … poll … poll … poll ……………… poll
+//                          └─ yield the core ─┘└─ sleep on the word (bounded) ─┘
 //
-// The abort flag is checked after every poll, and the deadline often enough. The early stages are short if ranks share
-// cores, because a spinning rank must not take a core from the rank that it waits for.
+// The abort flag is checked after every poll, and the deadline often enough. With a core for each rank the spin is as
+// long as `SpinLimit` has learnt, and no rank yields: another program would have the core for milliseconds, also when
+// the peer comes at once, whereas who sleeps is woken then. On shared cores yielding is cheaper than sleeping.
 #pragma once
 
 #include <optional>
@@ -13,14 +16,15 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/spin_limit.h"
 #include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
 
 namespace lockstep::transport {
 
-/// The number of polls in the early stages of a wait, and the longest sleep of the last stage.
+/// How long a wait spins at first, the number of yields after that, and the longest sleep of the last stage.
 struct WaitStages {
-  int spins = 0;
+  Duration spin{};
   int yields = 0;
   Duration sleep{};
 
@@ -46,12 +50,20 @@ class Patience {
     kExpired,    // the operation's deadline has passed
   };
 
-  Patience(const WaitOptions& options, const WaitStages& stages) : options_(options), stages_(stages) {}
+  Patience(const WaitOptions& options, const WaitStages& stages)
+      : options_(options), stages_(stages), limit_(stages.spin) {}
 
   /// A new operation starts: its deadline is counted from its first slow wait.
   void begin_operation() { deadline_.reset(); }
   /// A new wait of the operation starts.
-  void begin_wait() { looks_ = 0; }
+  void begin_wait() {
+    looks_ = 0;
+    asleep_since_.reset();
+  }
+  /// A wait ends for which `after_failed_look` was called.
+  void end_wait() {
+    if (asleep_since_) learn();
+  }
   Verdict after_failed_look();
 
   bool is_aborted() const { return options_.abort->is_raised(); }
@@ -62,10 +74,13 @@ class Patience {
 
  private:
   bool has_expired();
+  void learn();
 
   WaitOptions options_;
   WaitStages stages_;
+  SpinLimit limit_;
   int looks_ = 0;
+  std::optional<TimePoint> asleep_since_;
   std::optional<Deadline> deadline_;
 };
 

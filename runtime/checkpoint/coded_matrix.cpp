@@ -31,19 +31,21 @@ int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / un
 /// Opens one module.
 class Opener {
  public:
-  Opener(const StoredFiles& files, const std::string& module, const QuantisedModule& how, const ChooseOutputs& choose)
-      : files_(files), module_(module), how_(how), choose_(choose) {}
+  Opener(const StoredFiles& files, const std::string& module, const std::optional<StackPlace>& stack,
+         const QuantisedModule& how, const ChooseOutputs& choose)
+      : files_(files), module_(module), stack_(stack), how_(how), choose_(choose) {}
 
   Result<CodedMatrix> columns_in_words();
   Result<CodedMatrix> rows_in_words();
   Result<CodedMatrix> rows_of_bytes();
   Result<CodedMatrix> rows_of_small_floats(std::string_view codes);
 
- private:
   bool has(std::string_view part) const { return files_.tensors().contains(name_of(part)); }
-  std::string name_of(std::string_view part) const { return fmt::format("{}.{}", module_, part); }
+
+ private:
+  std::string name_of(std::string_view part) const { return name_of_part(files_, module_, part, stack_.has_value()); }
   Result<CodedPart> find(std::string_view part, Types types) const {
-    return find_part(files_, name_of(part), types, main_);
+    return find_part(files_, name_of(part), types, main_, stack_);
   }
   Result<float> read_number(std::string_view part) const;
   Result<std::vector<int32_t>> read_order(std::string_view part, int64_t columns, int64_t groups) const;
@@ -56,6 +58,7 @@ class Opener {
 
   const StoredFiles& files_;
   const std::string& module_;
+  const std::optional<StackPlace>& stack_;
   const QuantisedModule& how_;
   const ChooseOutputs& choose_;
   std::string main_;  // the tensor of the codes
@@ -173,8 +176,10 @@ Result<void> Opener::find_zeros(CodedRowsLayout& layout, int64_t rows) {
 Result<int64_t> Opener::columns_of_words(const CodedPart& words, const CodedRowsLayout& layout) const {
   const int64_t per_word = 32 / layout.format.bits, most = words.columns * per_word;
   if (!has("weight_shape")) return most;
-  LOCKSTEP_TRY(const CodedPart part, find("weight_shape", kIntegers));
-  LOCKSTEP_TRY(const std::vector<int64_t> shape, read_integers(files_, part));
+  // A stack has one shape of three numbers.
+  LOCKSTEP_TRY(const CodedPart part, find_part(files_, name_of("weight_shape"), kIntegers, main_));
+  LOCKSTEP_TRY(std::vector<int64_t> shape, read_integers(files_, part));
+  if (stack_ && shape.size() == 3 && shape[0] == stack_->experts) shape.erase(shape.begin());
   if (shape.size() != 2 || shape[0] != words.rows || shape[1] > most || shape[1] <= most - per_word) {
     return wrong_part(part, fmt::format("[{}]", fmt::join(shape, ", ")),
                       fmt::format("[{}, {}] or up to {} columns less", words.rows, most, per_word - 1));
@@ -242,6 +247,19 @@ Result<CodedMatrix> Opener::rows_of_small_floats(std::string_view codes) {
 
 }  // namespace
 
+std::string name_of_part(const StoredFiles& files, const std::string& module, std::string_view part, bool is_stack) {
+  constexpr std::string_view kWeight = "weight";
+  std::string usual = fmt::format("{}.{}", module, part);
+  if (!is_stack || files.tensors().contains(usual)) return usual;
+  std::string_view rest = part;
+  if (part.starts_with(kWeight)) rest.remove_prefix(std::min(part.size(), kWeight.size() + 1));
+  for (std::string name :
+       {fmt::format("{}_{}", module, part), fmt::format("{}{}{}", module, rest.empty() ? "" : "_", rest)}) {
+    if (files.tensors().contains(name)) return name;
+  }
+  return usual;
+}
+
 void sort_columns(CodedMatrix& matrix) {
   const WeightFormat format = matrix.format.of_columns(matrix.columns);
   WeightFormat sorted = matrix.codes->format();
@@ -253,16 +271,17 @@ void sort_columns(CodedMatrix& matrix) {
 }
 
 Result<std::optional<CodedMatrix>> open_coded_matrix(const StoredFiles& files, const std::string& module,
-                                                     const QuantisedModule& how, const ChooseOutputs& choose) {
-  const auto has = [&](std::string_view part) { return files.tensors().contains(fmt::format("{}.{}", module, part)); };
-  const auto weight = files.tensors().find(module + ".weight");
+                                                     const std::optional<StackPlace>& stack, const QuantisedModule& how,
+                                                     const ChooseOutputs& choose) {
+  const auto weight = files.tensors().find(name_of_part(files, module, "weight", stack.has_value()));
   const bool has_elements = weight != files.tensors().end() && weight->second.can_be_read;
   const auto some = [](Result<CodedMatrix> matrix) -> Result<std::optional<CodedMatrix>> {
     LOCKSTEP_TRY(CodedMatrix opened, std::move(matrix));
     return std::optional(std::move(opened));
   };
   if (has_elements || how.layout == CodedLayout::kMxfp4Blocks) return std::optional<CodedMatrix>();
-  Opener opener(files, module, how, choose);
+  Opener opener(files, module, stack, how, choose);
+  const auto has = [&](std::string_view part) { return opener.has(part); };
   switch (how.layout) {
     case CodedLayout::kGptq:
     case CodedLayout::kGptqV2:

@@ -44,7 +44,7 @@ Error wrong_part(const CodedPart& part, std::string_view found, std::string_view
 }
 
 Result<CodedPart> find_part(const StoredFiles& files, const std::string& name, std::span<const std::string_view> types,
-                            std::string_view beside) {
+                            std::string_view beside, const std::optional<StackPlace>& stack) {
   const auto at = files.tensors().find(name);
   if (at == files.tensors().end()) {
     return bad_tensor(ErrorKind::kNotFound, name, files.directory().string(), "no such tensor",
@@ -56,15 +56,18 @@ Result<CodedPart> find_part(const StoredFiles& files, const std::string& name, s
   if (std::ranges::find(types, part.type) == types.end()) {
     return wrong_part(part, part.type, fmt::format("{}", fmt::join(types, ", ")));
   }
-  if (shape.rank() > 2 || shape.elements() == 0 || !entry.strides.empty()) {
+  const size_t first = stack ? 1 : 0;
+  if (shape.rank() > first + 2 || shape.elements() == 0 || !entry.strides.empty() ||
+      (stack && (shape.rank() == 0 || shape[0] != stack->experts))) {
     return wrong_part(part, fmt::format("shape {}{}", to_string(shape), entry.strides.empty() ? "" : " with strides"),
-                      "a dense matrix with elements");
+                      stack ? fmt::format("dense matrices of {} experts", stack->experts)
+                            : std::string("a dense matrix with elements"));
   }
-  part.rows = shape.rank() > 0 ? shape[0] : 1;
-  part.columns = shape.rank() > 1 ? shape[1] : 1;
+  part.rows = shape.rank() > first ? shape[first] : 1;
+  part.columns = shape.rank() > first + 1 ? shape[first + 1] : 1;
   part.size = find_stored_type(part.type)->bits / 8;
   part.bytes.dtype = DType::kUInt8;
-  part.bytes.offset = entry.offset;
+  part.bytes.offset = entry.offset + (stack ? stack->expert * part.elements() * part.size : 0);
   part.bytes.rows = part.bytes.group = part.rows;
   part.bytes.columns = part.bytes.row_stride = part.columns * part.size;
   part.bytes.column_stride = 1;

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/checkpoint/stored_files.h"
+#include "runtime/checkpoint/strided_tensor.h"
 #include "runtime/checkpoint/tensor_view.h"
 #include "runtime/core/block_tree.h"
 #include "runtime/core/result.h"
@@ -33,10 +35,11 @@ struct CodedPart {
 /// "[runtime/checkpoint] cannot read tensor NAME of FILE: found …, expected …; …"; of kind `kInvalidArgument`.
 Error wrong_part(const CodedPart& part, std::string_view found, std::string_view expected);
 
-/// The tensor `name` of `files`. Fails with `kNotFound` for a missing one ("expected it beside `beside`"), with
-/// `kInvalidArgument` for other types than `types` or more than two dimensions.
+/// The tensor `name` of `files`, or that of one expert if it is a `stack`. Fails with `kNotFound` for a missing one
+/// ("expected it beside `beside`"), with `kInvalidArgument` for other types than `types`, more than two dimensions, or
+/// a stack of another number of experts.
 Result<CodedPart> find_part(const StoredFiles& files, const std::string& name, std::span<const std::string_view> types,
-                            std::string_view beside);
+                            std::string_view beside, const std::optional<StackPlace>& stack = std::nullopt);
 
 /// Fails unless `part` has that shape.
 Result<void> require_shape(const CodedPart& part, int64_t rows, int64_t columns);

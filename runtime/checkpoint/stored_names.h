@@ -25,6 +25,9 @@ enum class Axes {
   kExpertsMxfp4,  // two tensors u8: NAME_blocks [experts, out, in / 32, 16] and NAME_scales [experts, out, in / 32]
 };
 
+/// Whether a tensor with those axes holds the matrices of all experts.
+constexpr bool is_stack(Axes axes) { return axes == Axes::kExpertsOutputInput || axes == Axes::kExpertsInputOutput; }
+
 /// Which stored outputs form a tensor. nh, kv: query and key/value heads, hd: head size.
 enum class Outputs {
   kAll,

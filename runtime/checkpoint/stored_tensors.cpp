@@ -42,7 +42,8 @@ class Resolver {
  private:
   Result<void> add(std::string_view before, std::string_view stored_before, const StoredForm& form, int64_t layer);
   Result<void> add_one(const std::string& canonical, const std::string& name, const StoredForm& form, StackPlace place);
-  Result<void> add_coded(const std::string& canonical, const std::string& module, const StoredForm& form);
+  Result<void> add_coded(const std::string& canonical, const std::string& module, const StoredForm& form,
+                         StackPlace place);
   void add_order(const std::string& canonical, const CodedMatrix& matrix);
   Result<void> refuse_scaled_activations() const;
   Result<void> add_mxfp4(const std::string& canonical, const std::string& name, const StoredForm& form,
@@ -150,17 +151,26 @@ Result<void> Resolver::refuse_scaled_activations() const {
 }
 
 /// Records the matrix `canonical` of `module`, if the rules say that it has codes and the files agree.
-Result<void> Resolver::add_coded(const std::string& canonical, const std::string& module, const StoredForm& form) {
-  const auto first = files_.tensors().lower_bound(module + ".");
-  if (first == files_.tensors().end() || !first->first.starts_with(module + ".")) return ok();
+Result<void> Resolver::add_coded(const std::string& canonical, const std::string& module, const StoredForm& form,
+                                 StackPlace place) {
+  const std::optional<StackPlace> stack = is_stack(form.axes) ? std::optional(place) : std::nullopt;
+  const std::string start = stack ? module : module + ".";
+  const auto first = files_.tensors().lower_bound(start);
+  if (first == files_.tensors().end() || !first->first.starts_with(start)) return ok();
   LOCKSTEP_TRY(const auto how, rules_->find(std::array{module}));
   if (!how) return ok();
   const auto choose = [&](int64_t outputs) -> Result<OutputRows> {
     if (const auto rows = choose_rows(form.outputs, outputs, spec_)) return *rows;
     return wrong_shape(first->first, first->second, fmt::format("parts of {} rows that fit the config", outputs));
   };
-  LOCKSTEP_TRY(auto matrix, open_coded_matrix(files_, module, *how, choose));
+  LOCKSTEP_TRY(auto matrix, open_coded_matrix(files_, module, stack, *how, choose));
   if (!matrix) return ok();
+  if (form.axes == Axes::kExpertsInputOutput) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/checkpoint] cannot use {} of {}: found a stack [experts, in, out] in codes, "
+                             "expected [experts, out, in] or each expert by itself; take the model in another format",
+                             module, files_.directory().string())};
+  }
   if (form.axes == Axes::kInputOutputByHead) {
     const int64_t heads = spec_.query_heads, rows = matrix->rows / heads;
     matrix->codes = std::make_shared<TransposedHeads>(std::move(matrix->codes), rows, matrix->columns);
@@ -171,10 +181,11 @@ Result<void> Resolver::add_coded(const std::string& canonical, const std::string
   }
   const bool is_sorted = !matrix->codes->order().empty();
   if (is_sorted || matrix->group_of.empty()) coded_.emplace(canonical, matrix->format);
-  const std::string name = module + ".weight";
+  const std::string name = name_of_part(files_, module, "weight", stack.has_value());
   if (is_sorted) add_order(canonical, *matrix);
   found_.emplace(canonical, StoredTensor{name, std::move(matrix->entry), {}, std::move(matrix->codes)});
-  if (const auto scale = files_.tensors().find(module + ".input_scale"); scale != files_.tensors().end()) {
+  const std::string of_inputs = name_of_part(files_, module, "input_scale", stack.has_value());
+  if (const auto scale = files_.tensors().find(of_inputs); scale != files_.tensors().end()) {
     TensorEntry entry = scale->second;
     if (entry.type.shape.elements() == 1) entry.type.shape = Shape{1};
     const std::string of_input = canonical.substr(0, canonical.size() - kWeight.size()) + ".input_scale";
@@ -198,8 +209,9 @@ Result<void> Resolver::add_one(const std::string& canonical, const std::string& 
                                StackPlace place) {
   if (found_.contains(canonical)) return ok();
   if (form.axes == Axes::kExpertsMxfp4) return add_mxfp4(canonical, name, form, place);
-  if (rules_ && canonical.ends_with(kWeight) && name.ends_with(kWeight)) {
-    LOCKSTEP_TRY_VOID(add_coded(canonical, name.substr(0, name.size() - kWeight.size()), form));
+  if (rules_ && canonical.ends_with(kWeight) && (name.ends_with(kWeight) || is_stack(form.axes))) {
+    const std::string module = name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
+    LOCKSTEP_TRY_VOID(add_coded(canonical, module, form, place));
     if (found_.contains(canonical)) return ok();
   }
   const auto it = files_.tensors().find(name);

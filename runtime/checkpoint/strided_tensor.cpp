@@ -24,8 +24,6 @@ void select_of_first_axis(Strided& tensor, int64_t index, DType dtype) {
   tensor.strides.erase(tensor.strides.begin());
 }
 
-bool has_experts(Axes axes) { return axes == Axes::kExpertsOutputInput || axes == Axes::kExpertsInputOutput; }
-
 /// The channels' taps as a matrix.
 Result<Strided> channels_of(const std::string& name, const TensorEntry& entry) {
   if (entry.type.shape.rank() != 3 || entry.type.shape[1] != 1 || entry.type.shape.elements() == 0) {
@@ -68,7 +66,7 @@ Result<Strided> expert_of(const std::string& name, const TensorEntry& entry, siz
 }
 
 Result<Strided> matrix_of(const std::string& name, const TensorEntry& entry, const StoredForm& form, StackPlace place) {
-  if (has_experts(form.axes)) return expert_of(name, entry, place.is_bias ? 2 : 3, place);
+  if (is_stack(form.axes)) return expert_of(name, entry, place.is_bias ? 2 : 3, place);
   if (form.axes == Axes::kChannels) return channels_of(name, entry);
   if (form.axes == Axes::kHeadsOutputInput) return heads_of(name, entry);
   Strided tensor = strided(entry);

@@ -233,21 +233,44 @@ TEST(OperationLog, NeverShowsTwoOperationsMixed) {
 
 TEST(Patience, SpinsThenYieldsThenSleeps) {
   Ends ends;
-  Patience patience(ends.wait, {.spins = 5, .yields = 3, .sleep = std::chrono::milliseconds(1)});
+  constexpr Duration kSpin = std::chrono::microseconds(1);  // too short to be changed by what is learnt
+  Patience patience(ends.wait, {.spin = kSpin, .yields = 3, .sleep = std::chrono::milliseconds(1)});
   patience.begin_operation();
   patience.begin_wait();
-  for (int look = 0; look < 8; ++look) EXPECT_EQ(patience.after_failed_look(), Patience::Verdict::kLookAgain);
+  const int looks = pauses_in(kSpin) + 3;
+  for (int look = 0; look < looks; ++look) EXPECT_EQ(patience.after_failed_look(), Patience::Verdict::kLookAgain);
   EXPECT_EQ(patience.after_failed_look(), Patience::Verdict::kSleep);
   ends.abort.raise({ErrorKind::kCancelled, "[test] stop"});
   EXPECT_EQ(patience.after_failed_look(), Patience::Verdict::kAborted);
   EXPECT_EQ(patience.abort_reason().message, "[test] stop");
 }
 
+TEST(Patience, SpinsLongerAfterAPeerThatCameSoonAfterItSlept) {
+  ManualClock clock;
+  AbortFlag abort;
+  Patience patience({.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(100)},
+                    {.spin = 2 * SpinLimit::kShortest});
+  patience.begin_operation();
+  const auto looks_until_sleep = [&](Duration asleep) {
+    patience.begin_wait();
+    int looks = 0;
+    while (patience.after_failed_look() == Patience::Verdict::kLookAgain) ++looks;
+    clock.advance(asleep);
+    patience.end_wait();
+    return looks;
+  };
+  const int first = looks_until_sleep(std::chrono::microseconds(30));
+  EXPECT_EQ(first, pauses_in(2 * SpinLimit::kShortest));
+  EXPECT_EQ(looks_until_sleep(std::chrono::milliseconds(4)), 2 * first);
+  EXPECT_EQ(looks_until_sleep(std::chrono::microseconds(600)), first);
+  EXPECT_EQ(looks_until_sleep(Duration::zero()), first) << "neither soon nor much later";
+}
+
 TEST(Patience, CountsTheDeadlineOfAnOperationOverAllItsWaits) {
   ManualClock clock;
   AbortFlag abort;
   Patience patience({.abort = &abort, .clock = &clock, .deadline = std::chrono::seconds(10)},
-                    {.spins = 0, .yields = 100});
+                    {.spin = Duration::zero(), .yields = 100});
   patience.begin_operation();
   for (int wait = 0; wait < 2; ++wait) {
     patience.begin_wait();

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "runtime/core/check.h"
-#include "transport/region/futex.h"
+#include "runtime/core/futex.h"
 
 namespace lockstep::transport::region {
 namespace {
@@ -245,7 +245,7 @@ bool RegionCommunicator::meet() {
   const Arrival arrival{.round = ++round_, .operation = digest_};
   // Sequentially consistent with the sleeper's operations (increment, then check), so one of the two sees the other.
   own.arrival.store(arrival.pack(), std::memory_order_seq_cst);
-  if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(own.arrival);
+  if (own.sleepers.load(std::memory_order_seq_cst) != 0) wake_all(lower_half(own.arrival), WordScope::kShared);
   for (int peer = 0; peer < size(); ++peer) {
     Arrival theirs = arrival_of(peer);
     if (!theirs.has_entered(round_)) {
@@ -272,11 +272,14 @@ bool RegionCommunicator::wait_for(int peer) {
       case Patience::Verdict::kSleep:
         line.sleepers.fetch_add(1, std::memory_order_seq_cst);
         const Arrival seen = Arrival::unpack(line.arrival.load(std::memory_order_seq_cst));
-        if (!seen.has_entered(round_)) sleep_on_round(line.arrival, seen.round, patience_.sleep());
+        if (!seen.has_entered(round_)) {  // the round is the lower half of its word
+          sleep_on(lower_half(line.arrival), seen.round, patience_.sleep(), WordScope::kShared);
+        }
         line.sleepers.fetch_sub(1, std::memory_order_relaxed);
         break;
     }
   }
+  patience_.end_wait();
   return true;
 }
 

@@ -4,30 +4,12 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "runtime/core/futex.h"
+
 namespace lockstep::cpu {
 namespace {
 
-constexpr int kSpins = 4000;  // about 50 µs: afterwards another thread may need the core
-constexpr int kYields = 200;  // afterwards sleep
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-/// Waits until `value` is no longer `old`: spins, then yields, then sleeps.
-void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    pause();
-  }
-  for (int i = 0; i < kYields; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    sched_yield();
-  }
-  while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
-}
+constexpr Duration kLongestSleep = std::chrono::milliseconds(100);  // then it looks again
 
 Result<void> bind(pthread_t thread, int core) {
   cpu_set_t set;
@@ -57,8 +39,7 @@ Result<std::unique_ptr<ThreadTeam>> ThreadTeam::start(int threads, const std::ve
 
 ThreadTeam::~ThreadTeam() {
   stopping_.store(true, std::memory_order_relaxed);
-  jobs_.fetch_add(1, std::memory_order_release);
-  jobs_.notify_all();
+  advance(jobs_);
   for (std::thread& helper : helpers_) helper.join();
 }
 
@@ -66,8 +47,7 @@ void ThreadTeam::run(void (*job)(void*, Part), void* context) {
   if (threads_ == 1) return job(context, {0, 1});
   job_ = job;
   context_ = context;
-  jobs_.fetch_add(1, std::memory_order_release);
-  jobs_.notify_all();
+  advance(jobs_);
   job(context, {0, threads_});
   meet();
 }
@@ -84,17 +64,36 @@ void ThreadTeam::help(int worker) {
 }
 
 void ThreadTeam::meet_others(std::span<const std::byte> upcoming) {
-  const uint32_t meeting = meetings_.load(std::memory_order_relaxed);
+  const uint32_t meeting = meetings_.value.load(std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < threads_) {
     for (size_t at = 0; at < upcoming.size(); at += 64) {
-      if (meetings_.load(std::memory_order_acquire) != meeting) return;
+      if (meetings_.value.load(std::memory_order_acquire) != meeting) return;
       __builtin_prefetch(upcoming.data() + at);
     }
     return wait_for_change(meetings_, meeting);
   }
   arrived_.store(0, std::memory_order_relaxed);
-  meetings_.store(meeting + 1, std::memory_order_release);
-  meetings_.notify_all();
+  advance(meetings_);
+}
+
+/// Sequentially consistent with the sleeper's operations (increment, then check), so one of the two sees the other.
+void ThreadTeam::advance(Count& count) {
+  count.value.fetch_add(1, std::memory_order_seq_cst);
+  if (count.sleepers.load(std::memory_order_seq_cst) != 0) wake_all(address_of(count.value), WordScope::kProcess);
+}
+
+void ThreadTeam::wait_for_change(Count& count, uint32_t old) {
+  for (int left = limit_.pauses(); left > 0; --left) {
+    if (count.value.load(std::memory_order_acquire) != old) return;
+    pause_core();
+  }
+  const auto asleep_since = std::chrono::steady_clock::now();
+  count.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  while (count.value.load(std::memory_order_seq_cst) == old) {
+    sleep_on(address_of(count.value), old, kLongestSleep, WordScope::kProcess);
+  }
+  count.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  limit_.note_sleep(std::chrono::steady_clock::now() - asleep_since);
 }
 
 }  // namespace lockstep::cpu

@@ -1,5 +1,6 @@
-// The workers of one rank. A job is a function that all workers run simultaneously, with barriers inside. Between jobs
-// the helpers spin for a while and then sleep.
+// The workers of one rank. A job is a function that all workers run simultaneously, with barriers inside.
+//
+// A worker that waits for others spins as long as `SpinLimit` has learnt, then sleeps.
 //
 //   caller (worker 0)   run ──┬── job(0) ── meet ── job(0) … ── meet ──► returns
 //   helper (worker i)   wait ─┴── job(i) ── meet ── job(i) … ── meet ──► wait
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "runtime/core/result.h"
+#include "runtime/core/spin_limit.h"
 #include "runtime/device/part.h"
 
 namespace lockstep::cpu {
@@ -44,17 +46,28 @@ class ThreadTeam {
 
  private:
   explicit ThreadTeam(int threads) : threads_(threads) {}
+  /// A count that workers wait for.
+  struct alignas(128) Count {
+    std::atomic<uint32_t> value = 0;
+    std::atomic<uint32_t> sleepers = 0;
+  };
+
   void help(int worker);
   void meet_others(std::span<const std::byte> upcoming);
+  /// Adds 1 and wakes who sleeps on it.
+  static void advance(Count& count);
+  /// Waits until `count` is no longer `old`.
+  void wait_for_change(Count& count, uint32_t old);
 
   int threads_;
   std::vector<std::thread> helpers_;
   void (*job_)(void*, Part) = nullptr;
   void* context_ = nullptr;
-  alignas(64) std::atomic<uint32_t> jobs_ = 0;  // jobs started
+  Count jobs_;  // started
   alignas(64) std::atomic<bool> stopping_ = false;
   alignas(64) std::atomic<int> arrived_ = 0;
-  alignas(64) std::atomic<uint32_t> meetings_ = 0;  // barriers passed
+  Count meetings_;  // barriers passed
+  SpinLimit limit_;
 };
 
 }  // namespace lockstep::cpu

@@ -42,13 +42,15 @@ struct QuantisedCase {
 
   RawTensor& operator[](const std::string& part) { return tensors.at(part); }
 
-  /// Writes config.json and model.safetensors; `module` is the name of the module.
-  void write(const TemporaryDirectory& directory, const std::string& module = kModule) const {
+  /// Writes config.json and model.safetensors; `module` is the name of the module, `dot` what is between it and a
+  /// part's.
+  void write(const TemporaryDirectory& directory, const std::string& module = kModule,
+             const std::string& dot = ".") const {
     directory.write("config.json", nlohmann::json{{"quantization_config", config}}.dump());
     nlohmann::json header = nlohmann::json::object();
     std::string data;
     for (const auto& [part, tensor] : tensors) {
-      header[module + "." + part] = {{"dtype", tensor.dtype},
+      header[module + dot + part] = {{"dtype", tensor.dtype},
                                      {"shape", tensor.shape},
                                      {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
       data += tensor.bytes;

@@ -226,6 +226,74 @@ TEST(QuantisedTensors, MayBeExpertsOfWhichEachHasItsTensors) {
             golden.fnv);
 }
 
+/// The case as the second of two experts in stacks [experts, …]; parts are named "weight_scale", "_weight_scale" or
+/// "_scale" by `style` 0 to 2.
+QuantisedCase as_stack(QuantisedCase golden, int style) {
+  std::map<std::string, RawTensor> stacks;
+  for (auto& [part, tensor] : golden.tensors) {
+    RawTensor stack = tensor;
+    if (part == "weight_shape") {
+      stack.shape = {3};
+      stack.bytes.insert(0, std::string(tensor.bytes.size() / 2, '\0'));
+      stack.bytes[0] = 2;
+    } else {
+      stack.shape.insert(stack.shape.begin(), 2);
+      stack.bytes.insert(0, std::string(tensor.bytes.size(), '\x35'));
+    }
+    std::string name = "." + part;
+    if (style > 0) name[0] = '_';
+    if (style > 1 && part.starts_with("weight")) name.erase(0, std::string_view("_weight").size());
+    stacks[name] = std::move(stack);
+  }
+  golden.tensors = std::move(stacks);
+  return golden;
+}
+
+TEST(QuantisedTensors, MayBeStacksOfExperts) {
+  for (const char* name : {"w4a16", "w8a8", "fp8 blocks", "fp8 tensor", "nvfp4", "mxfp4", "gptq asymmetric", "awq"}) {
+    const QuantisedCase golden = quantised_case(name);
+    const int64_t rows = golden.shape[0], columns = golden.shape[1];
+    const TemporaryDirectory alone;
+    const std::vector<float> values = whole(*open_case(alone, golden).value(), kQuery, golden.shape);
+    for (int style = 0; style < 3; ++style) {
+      SCOPED_TRACE(fmt::format("{}, style {}", name, style));
+      const QuantisedCase stack = as_stack(golden, style);
+      const TemporaryDirectory directory;
+      stack.write(directory, "model.layers.0.mlp.experts.down_proj", "");
+      const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("mixtral"));
+      ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+      expect_parts(*checkpoint.value(), "model.layers.0.mlp.experts.1.down_proj.weight", golden.shape, values);
+      if (rows % 2 != 0) continue;
+      const TemporaryDirectory fused;
+      stack.write(fused, "model.layers.0.mlp.experts.gate_up_proj", "");
+      const auto halves = open_model_checkpoint(fused.path(), spec_of("mixtral"));
+      ASSERT_TRUE(halves.has_value()) << halves.error().message;
+      expect_parts(*halves.value(), "model.layers.0.mlp.experts.1.up_proj.weight", {rows / 2, columns},
+                   part_of(values, golden.shape, {rows / 2, rows}, {0, columns}));
+    }
+  }
+}
+
+TEST(QuantisedTensors, RefuseStacksOfOtherExpertsOrTransposed) {
+  QuantisedCase stack = as_stack(quantised_case("w4a16"), 0);
+  const TemporaryDirectory transposed;
+  stack.write(transposed, "model.layers.0.feed_forward.experts.down_proj", "");
+  const auto llama4 = open_model_checkpoint(transposed.path(), spec_of("llama4_text"));
+  ASSERT_FALSE(llama4.has_value());
+  EXPECT_EQ(llama4.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(llama4.error().message, HasSubstr("found a stack [experts, in, out] in codes"));
+  RawTensor& scales = stack[".weight_scale"];
+  scales.shape[0] = 1;
+  scales.bytes.resize(scales.bytes.size() / 2);
+  const TemporaryDirectory directory;
+  stack.write(directory, "model.layers.0.mlp.experts.down_proj", "");
+  const auto fewer = open_model_checkpoint(directory.path(), spec_of("mixtral"));
+  ASSERT_FALSE(fewer.has_value());
+  EXPECT_EQ(fewer.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(fewer.error().message, HasSubstr("down_proj.weight_scale of"));
+  EXPECT_THAT(fewer.error().message, HasSubstr("expected dense matrices of 2 experts"));
+}
+
 TEST(QuantisedTensors, AreLeftAsElementsWhereTheFileHasElements) {
   QuantisedCase golden = quantised_case("w4a16");
   golden.tensors.clear();

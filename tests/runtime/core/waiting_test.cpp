@@ -5,6 +5,8 @@
 
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/futex.h"
+#include "runtime/core/spin_limit.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +38,36 @@ TEST(SteadyClock, NeverGoesBack) {
 }
 
 TEST(ToSeconds, KeepsFractions) { EXPECT_DOUBLE_EQ(to_seconds(1500ms), 1.5); }
+
+TEST(SpinLimit, StaysBetweenItsBounds) {
+  SpinLimit limit;
+  for (int i = 0; i < 9; ++i) limit.note_sleep(10us);
+  EXPECT_EQ(limit.pauses(), pauses_in(SpinLimit::kLongest));
+  for (int i = 0; i < 9; ++i) limit.note_sleep(5ms);
+  EXPECT_EQ(limit.pauses(), pauses_in(SpinLimit::kShortest));
+}
+
+TEST(SpinLimit, OfAVeryShortSpinIsNotChanged) {
+  for (const Duration first : {Duration(0), Duration(1us)}) {
+    SpinLimit limit(first);
+    limit.note_sleep(10us);
+    EXPECT_EQ(limit.pauses(), pauses_in(first));
+    limit.note_sleep(5ms);
+    EXPECT_EQ(limit.pauses(), pauses_in(first));
+  }
+}
+
+TEST(Futex, SleepsOnlyWhileTheWordIsAsSeen) {
+  std::atomic<uint32_t> word = 1;
+  sleep_on(address_of(word), 0, 1h, WordScope::kProcess);  // another value: returns at once
+  std::thread waker([&] {
+    word.store(2);
+    wake_all(address_of(word), WordScope::kProcess);
+  });
+  while (word.load() == 1) sleep_on(address_of(word), 1, 1h, WordScope::kProcess);
+  waker.join();
+  EXPECT_EQ(word.load(), 2u);
+}
 
 TEST(AbortFlag, KeepsTheFirstReason) {
   AbortFlag flag;
