@@ -10,6 +10,7 @@
 #include "engine/group/communicators.h"
 #include "engine/model/plan.h"
 #include "engine/model/served_spec.h"
+#include "engine/observe/rank_cores.h"
 #include "engine/observe/rank_memory.h"
 #include "engine/options_text.h"
 #include "engine/start_log.h"
@@ -96,13 +97,14 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());
   LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
   LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
+  const process::CoreWatch cores;
   member.phases().enter("run");
   if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value(), std::move(memory));
   rank_is_ready();
   LOCKSTEP_TRY_VOID(session_.run(member, plan.main_thread, counted ? *counted : timed));
 
   member.phases().enter("report");
-  return report(member, loaded, observation);
+  return report(member, loaded, cores, observation);
 }
 
 /// On rank 0: creates the receivers of requests.
@@ -169,15 +171,19 @@ void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, co
             .graphs = loaded.graphs->compiled(),
             .graphs_after_start = {},
             .memory = std::move(memory),
+            .cores = {},
             .report = {}};
 }
 
 Result<void> Engine::Impl::report(group::Member& member, const model::LoadedModel& loaded,
-                                  observe::Observation& observation) {
+                                  const process::CoreWatch& watch, observe::Observation& observation) {
+  LOCKSTEP_TRY(std::vector<RankCores> cores, observe::gather_cores(member, watch));
   LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
   LOCKSTEP_TRY(const std::optional<trace::GroupReport> report, observation.gather());
   if (member.leads()) {
     facts_.memory = std::move(memory);
+    facts_.cores = std::move(cores);
+    if (const std::string lost = words_of_losses(facts_.cores); !lost.empty()) member.log().info("{}", lost);
     facts_.graphs_after_start = loaded.graphs->compiled_after_close();
     facts_.report = report;
     if (loaded.speculative != nullptr) {

@@ -19,6 +19,7 @@
 #include "engine/requests/submissions.h"
 #include "engine/session.h"
 #include "lockstep/engine.h"
+#include "runtime/process/core_watch.h"
 
 namespace lockstep {
 
@@ -50,7 +51,8 @@ class Engine::Impl {
  private:
   Result<void> run_rank(group::Member& member);
   Result<void> open_requests(group::Member& member, const model::Plan& plan, observe::Observation& observation);
-  Result<void> report(group::Member& member, const model::LoadedModel& loaded, observe::Observation& observation);
+  Result<void> report(group::Member& member, const model::LoadedModel& loaded, const process::CoreWatch& watch,
+                      observe::Observation& observation);
   actors::Sink& watched_requests(observe::Observation& observation);
   void note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,
                   const device::Communicator* communicator, const device::BackendDriver& driver,

@@ -26,14 +26,18 @@ process::EnvironmentMap whole_environment() {
   return all;
 }
 
-std::vector<std::string> own_command() {
+Result<std::vector<std::string>> own_command() {
   std::vector<std::string> words;
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (words.empty()) words.emplace_back();
-  if (!failed) words.front() = program;
+  if (failed || words.empty()) {
+    return Error{ErrorKind::kUnavailable,
+                 "[engine/group] cannot start this program on other ranks: found no /proc/self/exe, expected the files "
+                 "of this process in /proc; mount it (mount -t proc proc /proc), or start every rank with mpirun"};
+  }
+  words.front() = program;
   return words;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/result.h"
 #include "runtime/process/child_process.h"
 
 namespace lockstep::group {
@@ -15,7 +16,8 @@ std::optional<std::string> environment(std::string_view name);
 
 process::EnvironmentMap whole_environment();
 
-/// The file of this process's program, and its arguments (/proc/self, proc(5)).
-std::vector<std::string> own_command();
+/// The file of this process's program, and its arguments (/proc/self, proc(5)). Fails with `kUnavailable` without
+/// /proc.
+Result<std::vector<std::string>> own_command();
 
 }  // namespace lockstep::group

@@ -116,9 +116,10 @@ Result<LocalSeat> find_seat(int ranks, const LaunchEnvironment& launch) {
     return other_launch(fmt::format("ranks that {} has started", to_string(launch.launcher)), ranks,
                         "omit --launch processes, or start lockstep without the launcher");
   }
+  LOCKSTEP_TRY(std::vector<std::string> command, own_command());
   LOCKSTEP_TRY(local::MeetingFile file, local::MeetingFile::create(ranks));
   LocalSeat seat{first_of(ranks, file.descriptor()), nullptr};
-  seat.children = std::make_unique<RankProcesses>(own_command(), whole_environment(), seat.launch, std::move(file));
+  seat.children = std::make_unique<RankProcesses>(std::move(command), whole_environment(), seat.launch, std::move(file));
   return seat;
 }
 

@@ -70,6 +70,9 @@ nb::dict dict_of(const EngineFacts& facts) {
   nb::list memory;
   for (const RankMemory& rank : facts.memory) memory.append(dict_of_fields(rank));
   made["memory"] = memory;
+  nb::list cores;
+  for (const RankCores& rank : facts.cores) cores.append(dict_of_fields(rank));
+  made["cores"] = cores;
   return made;
 }
 

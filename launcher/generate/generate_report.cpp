@@ -35,9 +35,11 @@ Json timings_of(Answers answers, const EngineFacts& facts) {
   return timings;
 }
 
-Json memory_of(const EngineFacts& facts) {
+/// {"ranks": [...]}, of what each rank has.
+template <typename T>
+Json by_rank(const std::vector<T>& values) {
   Json ranks = Json::array();
-  for (const RankMemory& memory : facts.memory) ranks.push_back(to_json(memory));
+  for (const T& value : values) ranks.push_back(to_json(value));
   return {{"ranks", ranks}};
 }
 
@@ -118,7 +120,8 @@ std::string to_json(Answers answers, const EngineFacts& facts, const EngineCount
                     {"after_warmup", facts.graphs_after_start.size()},
                     {"list", std::move(list)}};
   json["timings"] = timings_of(answers, facts);
-  json["memory"] = memory_of(facts);
+  json["memory"] = by_rank(facts.memory);
+  json["cores"] = by_rank(facts.cores);
   if (facts.report) {
     json["ranks"] = to_json(facts.report->ranks);
     json["stragglers"] = facts.report->stragglers;

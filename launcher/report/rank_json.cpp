@@ -56,6 +56,13 @@ Json to_json(const std::vector<trace::RankReport>& ranks) {
   return list;
 }
 
+Json to_json(const RankCores& cores) {
+  return {{"seconds", cores.seconds},
+          {"waited_for_core_s", cores.waited_s},
+          {"preemptions", cores.preemptions},
+          {"stolen_s", cores.stolen_s}};
+}
+
 Json to_json(const RankMemory& memory) {
   return {{"weights", memory.weights.value},
           {"states_reserved", memory.states_reserved.value},

@@ -1,7 +1,11 @@
 """Machines that lack something: a run works all the same, or says what is missing.
 
     bad_machine_test.py PROGRAM
+
+The environment has LOCKSTEP_JUMPING_CLOCK: jumping_clock.cpp as a shared library.
 """
+import contextlib
+import os
 import shlex
 import subprocess
 import sys
@@ -15,10 +19,22 @@ FULL_DISK = "mount -t tmpfs -o size=4k tmpfs {0} && head -c 8192 /dev/zero > {0}
 WITHOUT_IPV4 = "ip link set lo up && ip -4 address flush dev lo"
 
 
+@contextlib.contextmanager
+def busy_cores(programs):
+    """Within it, as many programs use all the processor time that they get."""
+    busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for program in busy:
+            program.kill()
+            program.wait()
+
+
 class BadMachine(launches.Launches):
-    def run_on(self, name, change, *more, namespaces=("--mount",), ranks=2):
+    def run_on(self, name, change, *more, namespaces=("--mount",), ranks=2, tokens=12):
         """The finished run of two processes on a machine of its own that the shell command `change` has changed."""
-        program = [launches.PROGRAM, *self.arguments(name, *more)]
+        program = [launches.PROGRAM, *self.arguments(name, *more, tokens=tokens)]
         program += ["--launch", "processes", "--tp", str(ranks)] if ranks > 1 else []
         words = ["unshare", *namespaces, "sh", "-c", f"{change}\nexec {shlex.join(program)}"]
         return self.run_command(words)
@@ -55,6 +71,33 @@ class BadMachine(launches.Launches):
 
     def test_one_core(self):
         self.expect_tokens(self.run_on("one-core", "taskset -pc 0 $$ > /dev/null"), "one-core", 2)
+
+    def test_no_proc(self):
+        self.expect_tokens(self.run_on("no-proc-1", "mount -t tmpfs tmpfs /proc", ranks=1), "no-proc-1", 1)
+        done = self.run_on("no-proc", "mount -t tmpfs tmpfs /proc")
+        self.expect_error(done, 4, "found no /proc/self/exe", "mount it")
+
+    def test_a_clock_that_jumps_by_hours(self):
+        program = [launches.PROGRAM, *self.arguments("jumps", "--trace", self.folder / "jumps.trace")]
+        done = self.run_command([*program, "--launch", "processes", "--tp", "2"],
+                                {"LD_PRELOAD": os.environ["LOCKSTEP_JUMPING_CLOCK"]})
+        self.expect_tokens(done, "jumps", 2)
+        timings = self.answer("jumps")["timings"]
+        self.assertTrue(all(0 <= seconds < launches.DEADLINE for seconds in timings["token_latencies_s"][0]), timings)
+
+    def test_other_programs_on_all_cores(self):
+        with busy_cores(2 * len(os.sched_getaffinity(0))):
+            done = self.run_on("busy", "true", tokens=100)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        answer = self.answer("busy")
+        self.assertEqual([ids[:12] for ids in answer["sequences"]], self.expected)
+        ranks = answer["cores"]["ranks"]
+        self.assertEqual(len(ranks), 2)
+        for cores in ranks:
+            self.assertGreater(cores["waited_for_core_s"], 0)
+            self.assertLess(cores["waited_for_core_s"], cores["seconds"])
+            self.assertGreater(cores["preemptions"], 0)
+        self.expect_words(done, "% of the time for a core", "other programs use its cores")
 
     def test_a_full_disk_loses_no_answer_without_a_word(self):
         full = self.folder / "full"

@@ -51,10 +51,10 @@ class Launches(test_folder.FolderTests):
         cls.expected = cls.answer("one")["sequences"]
 
     @classmethod
-    def arguments(cls, name, *more, threads=1, deadline=60):
+    def arguments(cls, name, *more, threads=1, deadline=60, tokens=12):
         """Of `lockstep`, whose answer will be called `name`."""
         return ["generate", "--model", str(cls.model), "--ids-file", str(cls.folder / "prompts.json"),
-                "--max-new-tokens", "12", "--ignore-eos", "--no-do-sample", "--threads", str(threads),
+                "--max-new-tokens", str(tokens), "--ignore-eos", "--no-do-sample", "--threads", str(threads),
                 "--deadline-s", str(deadline),
                 "--json", str(cls.folder / f"{name}.json"), *map(str, more)]
 

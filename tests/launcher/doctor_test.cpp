@@ -47,6 +47,7 @@ RankFacts healthy_facts() {
           .available_bytes = 8 * kGiB,
           .memory_limit = std::nullopt,
           .core_limit = std::nullopt,
+          .core_pressure = std::nullopt,
           .open_files = 1024,
           .locked_bytes = 8 << 20,
           .shm_bytes = kGiB,
@@ -126,6 +127,17 @@ TEST(JudgeHosts, WarnsWhenAContainerGivesLessTimeThanThreadsTake) {
   const Check check = judge_hosts(placement_of({2}), facts);
   EXPECT_EQ(check.status, CheckStatus::kWarning);
   EXPECT_THAT(check.found, HasSubstr("at most 1 cores' time"));
+}
+
+TEST(JudgeHosts, WarnsWhenOtherProgramsUseTheCores) {
+  std::vector<RankFacts> facts(2, healthy_facts());
+  for (RankFacts& own : facts) own.core_pressure = 0.1;
+  EXPECT_EQ(judge_hosts(placement_of({2}), facts).status, CheckStatus::kOk);
+  for (RankFacts& own : facts) own.core_pressure = 0.456;
+  const Check check = judge_hosts(placement_of({2}), facts);
+  EXPECT_EQ(check.status, CheckStatus::kWarning);
+  EXPECT_THAT(check.found, HasSubstr("in the last 10 s work waited there for a core 46 % of the time"));
+  EXPECT_EQ(check.expected, "no other programs on the cores of node0");
 }
 
 TEST(JudgeHosts, WarnsWhenAJobMayUseTooLittleMemory) {
@@ -224,6 +236,7 @@ TEST(JudgeModel, NamesTheFirstFileThatDiffersAndTheRank) {
 TEST(RankFacts, AreReadBackAsTheyWereWritten) {
   RankFacts facts = healthy_facts();
   facts.core_limit = 1.5;
+  facts.core_pressure = 0.25;
   facts.memory_limit = kGiB;
   facts.has_infiniband = true;
   facts.visible["CUDA_VISIBLE_DEVICES"] = "0";

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <thread>
 
 #include "tests/conformance/communicator/waits.h"
+#include "tests/core_time.h"
 #include "transport/loopback/loopback.h"
 #include "transport/operation_log.h"
 #include "transport/region/region.h"
@@ -56,6 +58,19 @@ TEST(RegionCommunicator, TellsRanksThatExpectDifferentSizes) {
     EXPECT_THAT(done.error().message, HasSubstr("8 bytes"));
     EXPECT_THAT(done.error().message, HasSubstr("16 bytes"));
   });
+}
+
+TEST(RegionCommunicator, SleepsWhileAPeerIsLate) {
+  constexpr Duration kLate = std::chrono::milliseconds(300);
+  std::array<Duration, 2> used{};
+  on_threads(2, [&](int rank, const auto& group, Ends& ends) {
+    const auto communicator = loopback::make_communicator(group, rank, ends.wait);
+    if (rank == 1) use_core_for(kLate);
+    const Duration before = own_core_time();
+    EXPECT_TRUE(communicator->barrier(Stream()).has_value());
+    used[static_cast<size_t>(rank)] = own_core_time() - before;
+  });
+  EXPECT_LT(used[0], kLate / 6);
 }
 
 TEST(Arrival, CountsRoundsAcrossTheWrap) {

@@ -48,6 +48,22 @@ struct RankMemory {
 LOCKSTEP_FIELDS(RankMemory, weights, states_reserved, states_resident, workspace, peak_loading, read_loading, files,
                 read_ahead, peak);
 
+/// What other work took from a rank's process within `seconds`, from its start until its end. Zero where the system
+/// does not count it.
+struct RankCores {
+  double seconds = 0.0;
+  double waited_s = 0.0;    // of the thread that waited longest for a core although it had work
+  int64_t preemptions = 0;  // times that its threads lost a core to others
+  double stolen_s = 0.0;    // by the machine's hypervisor, a mean over its cores
+
+  friend bool operator==(const RankCores&, const RankCores&) = default;
+};
+LOCKSTEP_FIELDS(RankCores, seconds, waited_s, preemptions, stolen_s);
+
+/// "rank 1 waited 48 % of the time for a core (1204 preemptions); other programs use its cores", of the rank that lost
+/// most; empty if no rank lost a twentieth.
+std::string words_of_losses(const std::vector<RankCores>& ranks);
+
 /// Facts of an engine: sizes, graphs, memory. A regular value, complete when the engine has closed.
 struct EngineFacts {
   int ranks = 1;
@@ -62,6 +78,7 @@ struct EngineFacts {
   size_t graphs_expected = 0;                                        // number of graphs that the start compiles
   std::vector<std::string> graphs, graphs_after_start;               // as compiled
   std::vector<RankMemory> memory;                                    // by rank: as started, then as ended
+  std::vector<RankCores> cores;                                      // by rank, as ended
   std::optional<trace::GroupReport> report;  // time of every rank, where ObserveOptions::profile is set
 };
 

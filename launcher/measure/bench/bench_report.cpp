@@ -60,6 +60,7 @@ Json ranks_of(const BenchReport& report) {
     json["prefill"] = to_json(prefill);
     json["decode"] = to_json(decode);
     json["memory"] = to_json(report.memory.at(rank));
+    json["cores"] = to_json(report.cores.at(rank));
     ranks.push_back(std::move(json));
   }
   return ranks;
@@ -359,6 +360,7 @@ std::string to_table(const BenchReport& report) {
   if (!report.void_ratios().empty()) {
     text += fmt::format("  WARNING: void ratios are above {}: the probe is bad, or other work slowed it\n", kMostRatio);
   }
+  if (const std::string lost = words_of_losses(report.cores); !lost.empty()) text += "  WARNING: " + lost + "\n";
   text += fmt::format("  {} MB read and made into one token; {} MFLOP for one prompt token\n\n",
                       short_number(report.bytes_per_token * 1e-6, 4), short_number(report.flops_per_token * 1e-6, 4));
   text += to_table(report.graphs) + "\n" + rank_table(report) + "\n" + memory_table(report) + "\n  start-up:";

@@ -72,6 +72,7 @@ struct BenchReport {
   std::vector<Repetition> repetitions;                  // without the warm-up; at least one
   double very_first_ttft_s = 0.0;                       // of the first repetition, a warm-up or not
   std::vector<RankMemory> memory;                       // by rank
+  std::vector<RankCores> cores;                         // by rank, from the first repetition on
   std::vector<GraphUse> graphs;                         // of rank 0, all repetitions and warm-ups together
   std::vector<std::pair<std::string, double>> startup;  // seconds by phase, rank 0
   std::vector<cost::LinkMeasurement> collectives;       // as timed at start; empty if they were not

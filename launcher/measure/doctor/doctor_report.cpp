@@ -84,6 +84,7 @@ Json to_json(const HostLine& host) {
           {"available_bytes", host.available_bytes},
           {"memory_limit_bytes", or_null(host.memory_limit)},
           {"core_limit", or_null(host.core_limit)},
+          {"core_pressure", or_null(host.core_pressure)},
           {"shm_bytes", host.shm_bytes},
           {"shm_free_bytes", host.shm_free}};
 }

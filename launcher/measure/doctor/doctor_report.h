@@ -50,6 +50,7 @@ struct HostLine {
   int64_t memory_bytes = 0, available_bytes = 0;
   std::optional<int64_t> memory_limit;  // of a container or job
   std::optional<double> core_limit;     // of a container or job, in cores
+  std::optional<double> core_pressure;  // share of the last 10 s in which work waited for a core
   int64_t shm_bytes = 0, shm_free = 0;  // of /dev/shm
 };
 
@@ -59,6 +60,7 @@ struct RankLine {
   std::vector<int> cores;
   int threads = 1;
   std::optional<double> read_bytes_per_s, flops_per_s;  // measured alone
+  double stolen_share = 0.0;                            // of the host's cores' time, by a hypervisor
 };
 
 /// The machine's limits, all ranks together.

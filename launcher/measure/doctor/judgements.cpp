@@ -20,6 +20,7 @@ namespace {
 using transport::Launcher;
 
 constexpr int64_t kLeastMemory = int64_t{1} << 30;  // per rank: less cannot hold a useful model
+constexpr double kMostPressure = 0.2;               // of the time; a start of the ranks alone makes some
 constexpr int64_t kOwnFiles = 64;  // files that a rank opens in addition to its peers' sockets and the model's files
 
 std::string counted(int64_t count, std::string_view noun) {
@@ -135,6 +136,11 @@ Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> 
     if (!own.machine.empty()) line += fmt::format(", of {}", own.machine);
     if (own.core_limit) line += fmt::format(", at most {:.3g} cores' time", *own.core_limit);
     if (own.memory_limit) line += fmt::format(", at most {} for this job", size_text(*own.memory_limit));
+    const bool is_busy = own.core_pressure.value_or(0.0) > kMostPressure;
+    if (is_busy) {
+      line +=
+          fmt::format("; in the last 10 s work waited there for a core {:.0f} % of the time", 100 * *own.core_pressure);
+    }
     hosts.push_back(std::move(line));
     const int threads = threads_on(placement, place.node);
     if (own.core_limit && *own.core_limit < threads - 0.01 && check.fix.empty()) {
@@ -144,6 +150,11 @@ Check judge_hosts(const group::Placement& placement, std::span<const RankFacts> 
       check.fix = fmt::format("raise the limit of the container or job ({}), or --threads {}",
                               has_slurm(placement.launcher) ? "srun --cpus-per-task" : "docker --cpus",
                               std::max(1, static_cast<int>(*own.core_limit / place.local_size)));
+    }
+    if (is_busy && check.fix.empty()) {
+      check.status = CheckStatus::kWarning;
+      check.expected = fmt::format("no other programs on the cores of {}", place.host);
+      check.fix = "end or move them (top shows them), or ask the cluster for hosts alone (srun --exclusive)";
     }
     const int64_t usable = std::min(own.available_bytes, own.memory_limit.value_or(own.available_bytes));
     if (usable >= 0 && usable / place.local_size < kLeastMemory && check.fix.empty()) {
@@ -350,6 +361,7 @@ std::vector<HostLine> host_lines(const group::Placement& placement, std::span<co
                   .available_bytes = facts[head].available_bytes,
                   .memory_limit = facts[head].memory_limit,
                   .core_limit = facts[head].core_limit,
+                  .core_pressure = facts[head].core_pressure,
                   .shm_bytes = facts[head].shm_bytes,
                   .shm_free = facts[head].shm_free};
     for (const group::PlacedRank& rank : placement.ranks) {

@@ -11,6 +11,8 @@
 namespace lockstep::launcher {
 namespace {
 
+constexpr double kMostStolen = 0.05;  // of the time
+
 /// The limits of this rank while the others of its host wait; hosts measure at the same time.
 Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
   const device::RankPlace& own = rank.plan.places[static_cast<size_t>(rank.rank())];
@@ -25,13 +27,21 @@ Result<Limits> measure_alone(const DoctorRank& rank, LimitsProbe& probe) {
   return alone;
 }
 
+/// What a hypervisor took of the cores' time so far.
+double stolen_share(const process::CoreWatch& watch) {
+  const process::CoreLosses lost = watch.losses();
+  return lost.time > Duration::zero() ? to_seconds(lost.stolen) / to_seconds(lost.time) : 0.0;
+}
+
 Result<void> gather(DoctorRank& rank, const Limits& alone) {
-  LOCKSTEP_TRY(const auto told, rank.member.bootstrap().exchange(
-                                    fmt::format("{:.6g} {:.6g}", alone.read_bytes_per_s, alone.flops_per_s)));
+  LOCKSTEP_TRY(const auto told,
+               rank.member.bootstrap().exchange(fmt::format("{:.6g} {:.6g} {:.6g}", alone.read_bytes_per_s,
+                                                            alone.flops_per_s, stolen_share(rank.watch))));
   for (size_t other = 0; other < told.size(); ++other) {
     char* rest = nullptr;
     rank.report.ranks[other].read_bytes_per_s = std::strtod(told[other].c_str(), &rest);
-    rank.report.ranks[other].flops_per_s = std::strtod(rest, nullptr);
+    rank.report.ranks[other].flops_per_s = std::strtod(rest, &rest);
+    rank.report.ranks[other].stolen_share = std::strtod(rest, nullptr);
   }
   return ok();
 }
@@ -46,6 +56,14 @@ Check words_of(const DoctorReport& report, const Limits& together) {
   check.found = fmt::format("all ranks together read {} GB/s and compute {} GFLOP/s ({})",
                             short_number(together.read_bytes_per_s / 1e9), short_number(together.flops_per_s / 1e9),
                             report.limits->precision);
+  const auto most = std::ranges::max_element(report.ranks, {}, &RankLine::stolen_share);
+  if (most->stolen_share > kMostStolen) {
+    check.status = CheckStatus::kWarning;
+    check.found += fmt::format("; other machines took {:.0f} % of the time of the cores of {}",
+                               100 * most->stolen_share, most->host);
+    check.expected = "cores that no other virtual machine uses";
+    check.fix = "choose an instance whose cores are not shared, or expect figures that vary";
+  }
   if (report.ranks.size() == 1) return check;
   check.found += fmt::format(
       "; the slowest rank alone reads {:.3g} GB/s, and together they reach {:.0f} % of what they "

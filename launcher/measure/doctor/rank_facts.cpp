@@ -13,6 +13,7 @@
 #include "engine/drivers.h"
 #include "engine/group/agreement.h"
 #include "engine/group/communicators.h"
+#include "runtime/process/core_watch.h"
 #include "runtime/topology/discovery.h"
 
 namespace lockstep::launcher {
@@ -141,6 +142,7 @@ RankFacts own_facts(const transport::EnvironmentLookup& lookup) {
   if (machine.has_value() && machine.value().memory() > Bytes(0)) facts.memory_bytes = machine.value().memory().value;
   facts.available_bytes = memory_line("MemAvailable:");
   read_control_groups(facts);
+  facts.core_pressure = process::core_pressure();
   facts.open_files = limit_of(RLIMIT_NOFILE);
   facts.locked_bytes = limit_of(RLIMIT_MEMLOCK);
   facts.has_infiniband = count_files("/sys/class/infiniband", "") > 0;
@@ -185,6 +187,7 @@ std::string to_text(const RankFacts& facts) {
                {"device_errors", facts.device_errors}};
   if (facts.memory_limit) json["memory_limit"] = *facts.memory_limit;
   if (facts.core_limit) json["core_limit"] = *facts.core_limit;
+  if (facts.core_pressure) json["core_pressure"] = *facts.core_pressure;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -204,6 +207,7 @@ Result<RankFacts> parse_facts(const std::string& text, int rank) {
   get(json, "available", facts.available_bytes);
   get(json, "memory_limit", facts.memory_limit);
   get(json, "core_limit", facts.core_limit);
+  get(json, "core_pressure", facts.core_pressure);
   get(json, "files", facts.open_files);
   get(json, "locked", facts.locked_bytes);
   get(json, "infiniband", facts.has_infiniband);

@@ -20,6 +20,7 @@ struct RankFacts {
   int64_t memory_bytes = -1, available_bytes = -1;
   std::optional<int64_t> memory_limit;  // of a container or job, in bytes
   std::optional<double> core_limit;     // of a container or job, in cores
+  std::optional<double> core_pressure;  // share of the last 10 s in which work of the host waited for a core
   int64_t open_files = -1;              // ulimit -n
   int64_t locked_bytes = -1;            // ulimit -l
   bool has_infiniband = false;

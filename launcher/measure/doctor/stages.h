@@ -12,6 +12,7 @@
 #include "launcher/measure/doctor/doctor.h"
 #include "launcher/measure/doctor/doctor_report.h"
 #include "launcher/measure/doctor/rank_facts.h"
+#include "runtime/process/core_watch.h"
 
 namespace lockstep::launcher {
 
@@ -22,6 +23,7 @@ struct DoctorRank {
   model::Plan plan{};              // places, placement and threads, from "places" on
   std::vector<RankFacts> facts{};  // by rank, from "places" on
   DoctorReport report{};           // complete on rank 0 only
+  process::CoreWatch watch{};      // from the start on
 
   int rank() const { return member.rank(); }
   int size() const { return member.size(); }

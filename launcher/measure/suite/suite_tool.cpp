@@ -10,6 +10,7 @@
 #include "launcher/measure/sweep/launch_words.h"
 #include "launcher/measure/sweep/starting_place.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/sibling_program.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -78,7 +79,7 @@ std::vector<std::string> suite_words(const BenchCommand& command, const fs::path
 Result<void> exec_suite_tool(const BenchCommand& command) {
   LOCKSTEP_TRY_VOID(check_not_launched("bench --suite"));
   LOCKSTEP_TRY(const LaunchTemplate launch, parse_launch_template(command.suite.launch_template, /*most_ranks=*/1));
-  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path program = sibling_program("lockstep");
   const std::optional<fs::path> tool = find_suite_tool(program);
   if (!tool) return no_tool(command, program);
   std::vector<std::string> words = suite_words(command, program, *tool), environment;

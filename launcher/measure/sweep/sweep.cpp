@@ -18,6 +18,7 @@
 #include "launcher/measure/sweep/verdicts.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
+#include "launcher/process/sibling_program.h"
 #include "lockstep/model.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
@@ -117,7 +118,7 @@ Result<SweepPlan> make_plan(const SweepCommand& command) {
   LOCKSTEP_TRY(run.launch, parse_launch_template(launch, most_ranks));
   LOCKSTEP_TRY_VOID(check_launch_of_replicas(run.launch, most_replicas));
   run.folder = whole_path(command.out);
-  run.bench.program = fs::read_symlink("/proc/self/exe").string();
+  run.bench.program = sibling_program("lockstep").string();
   run.bench.model = {command.bench.random_weights ? "--config" : "--model", plan.model.path};
   if (command.bench.random_weights) run.bench.model.insert(run.bench.model.begin(), "--random-weights");
   run.bench.options = command.shared_options;

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 
+#include "tests/core_time.h"
+
 namespace lockstep::cpu {
 namespace {
 
@@ -54,6 +56,29 @@ TEST(ThreadTeam, LetsNobodyPassABarrierBeforeAllHaveCome) {
       for (int worker = 0; worker < threads; ++worker) EXPECT_EQ(rounds.cells[0][worker], Rounds::kRounds);
     }
   }
+}
+
+/// Worker 1 comes late to a meeting; the others' use of the processor while they wait.
+struct LateWorker {
+  static constexpr Duration kLate = std::chrono::milliseconds(300);
+  ThreadTeam* team;
+  std::array<Duration, 3> used{};
+
+  static void job(void* self, Part part) {
+    auto& late = *static_cast<LateWorker*>(self);
+    if (part.worker == 1) use_core_for(kLate);
+    const Duration before = own_core_time();
+    late.team->meet();
+    late.used[static_cast<size_t>(part.worker)] = own_core_time() - before;
+  }
+};
+
+TEST(ThreadTeam, SleepsWhileAWorkerIsLate) {
+  const auto team = ThreadTeam::start(3, {}).value();
+  LateWorker late{.team = team.get()};
+  team->run(LateWorker::job, &late);
+  EXPECT_LT(late.used[0], LateWorker::kLate / 6);
+  EXPECT_LT(late.used[2], LateWorker::kLate / 6);
 }
 
 TEST(ThreadTeam, RunsAJobOncePerWorkerAndReturnsWhenAllAreDone) {
