@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <caf/io/all.hpp>
 #include <caf/io/basp_broker.hpp>
 #include <optional>

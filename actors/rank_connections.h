@@ -1,7 +1,7 @@
 // Connections between the actors of several processes.
 //
-//   rank 0     RankAcceptor: handshake ─► descriptor ─► CAF's broker          other ranks   handshake ─► descriptor ─►
-//   CAF's broker
+//   rank 0        RankAcceptor ─► handshake ─► descriptor ─► CAF's broker
+//   other ranks   connect_to_rank_0 ─► handshake ─► descriptor ─► CAF's broker
 //
 // CAF 0.17 neither authenticates nor can be told whom to trust, so it opens no port and no connection: it gets
 // descriptors whose other end has proved the run's secret (transport/handshake.h). Private to this folder.
