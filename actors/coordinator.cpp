@@ -30,14 +30,6 @@ Error missing(const std::vector<int32_t>& ranks, Duration deadline) {
                   fmt::join(ranks, ", "), to_seconds(deadline))};
 }
 
-Error unwelcome(int32_t rank, int32_t size, int32_t expected_size) {
-  return {
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[actors] rank 0: a hello does not fit: found rank {} of {}, expected each rank of {} once; start "
-                  "all ranks with one command",
-                  rank, size, expected_size)};
-}
-
 Error uneven(int32_t schedule, int32_t rank, int32_t steps, int32_t others) {
   return {ErrorKind::kInternal,
           fmt::format("[actors] ranks ran apart: found {} steps of schedule {} on rank {}, expected {} as on the first "
@@ -72,6 +64,7 @@ Error known(RequestId request) {
 void Coordinator::start(Self self, CoordinatorPorts ports) {
   self_ = self;
   ports_ = std::move(ports);
+  refused_.emplace(/*rank=*/0, ports_.on_refused);
   book_ = ActiveRequests(ports_.choosers);
   peers_.resize(static_cast<size_t>(ports_.size));
   note_ranks();
@@ -80,11 +73,8 @@ void Coordinator::start(Self self, CoordinatorPorts ports) {
 
 void Coordinator::hello(int32_t rank, int32_t size, const ShardHandle& shard) {
   const bool fits = size == ports_.size && rank >= 0 && rank < size && !peers_[static_cast<size_t>(rank)].said_hello;
-  if (!fits || !is_open()) {
-    const Error error = fits && error_ ? *error_ : unwelcome(rank, size, ports_.size);
-    self_->send(shard, close_atom::value, Closing{true, to_wire(error)});
-    return close(error);
-  }
+  if (!fits) return drop(fmt::format("a hello of rank {} of {}", rank, size));
+  if (!is_open()) return self_->send(shard, close_atom::value, closing());
   Peer& peer = peers_[static_cast<size_t>(rank)];
   peer.shard = shard;
   peer.said_hello = true;
@@ -189,7 +179,7 @@ void Coordinator::take(const StepResult& result) {
 }
 
 void Coordinator::done(int32_t rank, const ScheduleDone& done) {
-  if (!is_open()) return;
+  if (!is_open() || !is_known(rank)) return;
   Peer& peer = peers_[static_cast<size_t>(rank)];
   LOCKSTEP_CHECK(done.schedule == peer.schedules_done && done.schedule < sent_, rank, done.schedule, sent_);
   ++peer.schedules_done;
@@ -274,15 +264,15 @@ void Coordinator::close(const std::optional<Error>& error) {
   if (!is_open()) return;
   phase_ = Phase::kClosing;
   error_ = error;
-  const Closing closing = error ? Closing{true, to_wire(*error)} : Closing{};
   for (const Peer& peer : peers_) {
-    if (peer.said_hello && !peer.is_gone) self_->send(peer.shard, close_atom::value, closing);
+    if (peer.said_hello && !peer.is_gone) self_->send(peer.shard, close_atom::value, closing());
   }
   if (error) book_.fail_all(*error);  // after the message to the ranks, because it may wait for client code
   end_if_all_gone();
 }
 
 void Coordinator::closed(int32_t rank) {
+  if (!is_known(rank)) return;
   peers_[static_cast<size_t>(rank)].is_gone = true;
   note_ranks();
   end_if_all_gone();
@@ -309,6 +299,16 @@ void Coordinator::note_ranks() const {
   ports_.activity->set_ranks(std::move(ranks));
 }
 
+Closing Coordinator::closing() const { return error_ ? Closing{true, to_wire(*error_)} : Closing{}; }
+
+bool Coordinator::is_known(int32_t rank) {
+  const bool is_known = rank >= 0 && rank < ports_.size && peers_[static_cast<size_t>(rank)].said_hello;
+  if (!is_known) drop(fmt::format("a message of rank {}", rank));
+  return is_known;
+}
+
+void Coordinator::drop(const std::string& found) { refused_->note(found); }
+
 void Coordinator::quit() {
   close(Error{ErrorKind::kCancelled, "[actors] rank 0: the session was destroyed before its end; call finish first",
               /*origin_rank=*/0});
@@ -326,6 +326,7 @@ LocalCoordinator::behavior_type coordinator_actor(Coordinator::Self self, Coordi
           Error{ErrorKind::kInternal, fmt::format("[actors] coordinator: {}", failure.what()), /*origin_rank=*/0});
     }
   };
+  drop_unexpected(self, [self](const std::string& found) { self->state.drop(found); });
   self->set_down_handler([=](caf::down_msg& m) { guarded([&](Coordinator& c) { c.down(m.source); }); });
   return {
       [=](hello_atom, int32_t rank, int32_t size, const ShardHandle& shard) {

@@ -20,6 +20,7 @@
 #include "actors/protocol.h"
 #include "actors/session.h"
 #include "actors/step_times.h"
+#include "actors/unexpected_messages.h"
 
 namespace lockstep::actors {
 
@@ -30,11 +31,12 @@ struct CoordinatorPorts {
   std::optional<Duration> chunk_budget = {};  // as in SessionOptions
   Duration hello_deadline = std::chrono::seconds(60);
   PeerDetection detection = PeerDetection::kOn;
-  HostChoosers* choosers = nullptr;          // called by rank 0's executor
-  CompletionEvent* over = nullptr;           // set when every shard has closed or is lost
-  ActivityRecord* activity = nullptr;        // null: none is kept
-  std::function<void(SlotId)> request_stop;  // to rank 0's engine
-  std::function<std::string()> operation;    // current operation of rank 0's executor, for messages
+  HostChoosers* choosers = nullptr;                         // called by rank 0's executor
+  CompletionEvent* over = nullptr;                          // set when every shard has closed or is lost
+  ActivityRecord* activity = nullptr;                       // null: none is kept
+  std::function<void(SlotId)> request_stop;                 // to rank 0's engine
+  std::function<void(const std::string&)> on_refused = {};  // gets lines for a log
+  std::function<std::string()> operation;                   // current operation of rank 0's executor, for messages
 };
 
 /// The coordinator's state and message handlers.
@@ -61,6 +63,8 @@ class Coordinator {
   /// Ends the session; every rank and every open request receives `error`. Later calls have no effect.
   void close(const std::optional<Error>& error);
   void quit();
+  /// A message without effect; `found` describes it.
+  void drop(const std::string& found);
 
  private:
   enum class Phase { kGathering, kRunning, kClosing, kOver };
@@ -77,6 +81,8 @@ class Coordinator {
   bool is_open() const { return phase_ == Phase::kGathering || phase_ == Phase::kRunning; }
   bool may_plan() const { return phase_ == Phase::kRunning && planner_ && !last_; }
   int32_t slowest() const;
+  bool is_known(int32_t rank);
+  Closing closing() const;
   void accept(const Request& request, Sink& sink);
   void admit(const Request& request);
   void take(const StepResult& result);
@@ -92,6 +98,7 @@ class Coordinator {
 
   Self self_ = nullptr;
   CoordinatorPorts ports_;
+  std::optional<RefusedMessages> refused_;
   Phase phase_ = Phase::kGathering;
   std::vector<Peer> peers_;
   std::optional<Error> error_;      // why the session closed

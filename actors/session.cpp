@@ -13,25 +13,17 @@
 #include "actors/coordinator.h"
 #include "actors/host_choosers.h"
 #include "actors/protocol.h"
+#include "actors/rank_connections.h"
 #include "actors/shard_actor.h"
 #include "runtime/core/check.h"
 
 namespace lockstep::actors {
 namespace {
 
+constexpr size_t kLeastSecret = 32;
+
 Error invalid(std::string_view field, std::string_view what) {
   return {ErrorKind::kInvalidArgument, fmt::format("[actors] session option {}: {}", field, what)};
-}
-
-Error cannot_listen(const std::string& host, const std::string& why) {
-  return {ErrorKind::kUnavailable,
-          fmt::format("[actors] rank 0: cannot listen on {}: {}; choose an address of this machine", host, why)};
-}
-
-Error cannot_connect(const Address& address, ErrorKind kind, std::string_view why) {
-  return {kind, fmt::format("[actors] cannot reach the coordinator of rank 0 at {}:{}: {}; check that rank 0 runs and "
-                            "that its address can be reached from here",
-                            address.host, address.port, why)};
 }
 
 Error left_alone(RankId rank, Duration patience) {
@@ -80,6 +72,10 @@ Result<void> SessionOptions::validate() const {
       return invalid("ranks", fmt::format("found rank {}, expected different ranks below {}", local.rank, size));
     }
     if (local.abort == nullptr) return invalid("ranks", fmt::format("rank {} has no abort flag", local.rank));
+  }
+  if (std::ssize(ranks) < size && secret.size() < kLeastSecret) {
+    return invalid("secret", fmt::format("found {} characters, expected at least {} between processes", secret.size(),
+                                         kLeastSecret));
   }
   if (decode_steps < 1) return invalid("decode_steps", fmt::format("found {}, expected at least 1", decode_steps));
   if (prefill_steps < 1) return invalid("prefill_steps", fmt::format("found {}, expected at least 1", prefill_steps));
@@ -163,6 +159,7 @@ class Session::Impl {
   shards::StepEngine* stoppable_engine_ = nullptr;  // rank 0's, while it runs
   ActorConfig config_;
   caf::actor_system system_;
+  RankConnections connections_{system_};
   LocalCoordinator coordinator_;  // empty without a local rank 0
 };
 
@@ -176,41 +173,20 @@ Result<void> Session::Impl::host() {
                          .over = &over_,
                          .activity = &activity_,
                          .request_stop = [this](SlotId slot) { request_stop(slot); },
+                         .on_refused = options_.on_refused,
                          .operation = [this] { return to_string(status(RankId(0))); }};
   coordinator_ = system_.spawn(coordinator_actor, std::move(ports));
   address_.host = options_.bind_address;
   if (std::ssize(options_.ranks) < options_.size) {
-    const auto port = system_.middleman().publish(coordinator_, 0, address_.host.c_str());
-    if (!port) return cannot_listen(address_.host, system_.render(port.error()));
-    address_.port = *port;
+    LOCKSTEP_TRY(address_.port, connections_.listen(options_, coordinator_));
   }
   spawn_shards(coordinator_);
   return ok();
 }
 
-/// `middleman::remote_actor` with a deadline.
 Result<void> Session::Impl::join(const Address& address) {
   address_ = address;
-  CoordinatorHandle remote;
-  std::optional<Error> failure;
-  caf::scoped_actor self{system_};
-  self->request(system_.middleman().actor_handle(), options_.connect_deadline, caf::connect_atom::value, address.host,
-                address.port)
-      .receive(
-          [&](const caf::node_id&, const caf::strong_actor_ptr& actor, const std::set<std::string>& interface) {
-            if (actor && system_.assignable(interface, system_.message_types<CoordinatorHandle>())) {
-              remote = caf::actor_cast<CoordinatorHandle>(actor);
-            } else {
-              failure = cannot_connect(address, ErrorKind::kFailedPrecondition,
-                                       "found something else there, expected a coordinator of the same version");
-            }
-          },
-          [&](const caf::error& error) {
-            const bool is_late = error == caf::sec::request_timeout;
-            const auto kind = is_late ? ErrorKind::kDeadlineExceeded : ErrorKind::kUnavailable;
-            failure = cannot_connect(address, kind, system_.render(error));
-          });
-  if (failure) return *std::move(failure);
+  LOCKSTEP_TRY(const CoordinatorHandle remote, connections_.connect(options_, options_.ranks.front().rank, address));
   spawn_shards(remote);
   return ok();
 }
@@ -223,7 +199,8 @@ void Session::Impl::spawn_shards(const CoordinatorHandle& coordinator) {
                            .abort = state->local.abort,
                            .gate = &state->closed,
                            .detection = options_.detection,
-                           .trace = options_.trace.schedule};
+                           .trace = options_.trace.schedule,
+                           .on_refused = options_.on_refused};
     state->shard = system_.spawn(shard_actor, ports, coordinator);
   }
 }

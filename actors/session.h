@@ -60,6 +60,9 @@ struct SessionOptions {
   Duration heartbeat = Duration::zero();  // between heartbeats of processes; zero: none. A closed connection is
   Duration silence = Duration::zero();  // detected without them; a frozen peer only after `silence` (≥ 5 heartbeats)
   std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part
+  // Of the run, at least 32 characters when other processes take part: both ends of a connection prove it.
+  std::string secret = {};
+  std::function<void(const std::string&)> on_refused = {};  // gets lines for a log, on any thread
   IdleWait idle = {};
   int32_t decode_steps = 32;  // of one schedule, at most
   int32_t prefill_steps = 8;  // of one schedule, at most
@@ -89,10 +92,11 @@ struct Address {
 class Session {
  public:
   /// For the process that runs rank 0: starts the coordinator. Fails with `kUnavailable` when it cannot listen.
+  /// Connections without proof of the secret are refused, whatever they send.
   static Result<std::unique_ptr<Session>> host(SessionOptions options);
 
-  /// For every other process. Fails with `kUnavailable` when no process listens there, and with `kDeadlineExceeded`
-  /// when none answers.
+  /// For every other process. Fails with `kUnavailable` when no process listens there, with `kDeadlineExceeded` when
+  /// none answers, and with `kFailedPrecondition` when the process there is no rank 0 with the same secret.
   /// @blocking
   static Result<std::unique_ptr<Session>> join(SessionOptions options, const Address& coordinator);
 

@@ -1,5 +1,8 @@
 #include "actors/shard_actor.h"
 
+#include <memory>
+
+#include "actors/unexpected_messages.h"
 #include "runtime/process/resident_memory.h"
 
 namespace lockstep::actors {
@@ -39,6 +42,8 @@ class MemoryMeter {
 }  // namespace
 
 LocalShard::behavior_type shard_actor(LocalShard::pointer self, ShardPorts ports, CoordinatorHandle coordinator) {
+  drop_unexpected(self, [refused = std::make_shared<RefusedMessages>(ports.rank, ports.on_refused)](
+                            const std::string& found) { refused->note(found); });
   if (ports.detection == PeerDetection::kOn) {
     self->set_down_handler([ports](caf::down_msg&) { end_session(ports, coordinator_lost()); });
     self->monitor(coordinator);

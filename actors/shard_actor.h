@@ -19,6 +19,7 @@ struct ShardPorts {
   CompletionEvent* gate = nullptr;  // set when the session has closed for this rank
   PeerDetection detection = PeerDetection::kOn;
   std::function<void(RankId, const Schedule&)> trace;
+  std::function<void(const std::string&)> on_refused = {};  // gets lines for a log
 };
 
 /// Sends hello to `coordinator` when it is spawned.

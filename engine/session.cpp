@@ -23,6 +23,7 @@ actors::SessionOptions session_options(const group::Member& member, const Schedu
   }
   options.detection =
       group.hooks().detection == group::PeerDetection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
+  options.on_refused = [&group, rank = member.rank()](const std::string& line) { group.warn(rank, line); };
   options.hello_deadline = group.options().deadline;
   options.connect_deadline = group.options().deadline;
   return options;
@@ -55,11 +56,11 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, const
   options.ranks = {local_rank(member, member.rank())};
   const group::ControlPlane& plane = member.group().control_plane();
   options.bind_address = plane.address;
+  options.secret = plane.secret;
   options.connect_deadline /= 2;  // a rank that cannot reach rank 0 reports it before the others stop waiting
   actors::Address address;
   const auto host = [&]() -> Result<void> {
     if (!member.leads()) return ok();
-    LOCKSTEP_TRY_VOID(group::check_listen(plane));
     LOCKSTEP_TRY(session_, actors::Session::host(options));
     address = session_->address();
     return ok();

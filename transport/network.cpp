@@ -5,6 +5,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,8 +18,6 @@
 #include <fstream>
 #include <set>
 #include <sstream>
-
-#include "runtime/core/descriptor.h"
 
 namespace lockstep::transport {
 namespace {
@@ -97,6 +96,35 @@ std::optional<std::vector<Interface>> all_in_network(std::span<const HostNetwork
 
 std::string error_text(int code) {
   return code == ECONNREFUSED ? "the connection was refused" : std::string(std::strerror(code));
+}
+
+Error unavailable(int code) { return {ErrorKind::kUnavailable, error_text(code)}; }
+
+struct NumericAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+/// IPv4 or IPv6.
+Result<NumericAddress> numeric_address(const std::string& text, uint16_t port) {
+  NumericAddress address;
+  auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  if (inet_pton(AF_INET, text.c_str(), &ipv4.sin_addr) == 1) {
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    address.size = sizeof(ipv4);
+    return address;
+  }
+  if (inet_pton(AF_INET6, text.c_str(), &ipv6.sin6_addr) == 1) {
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    address.size = sizeof(ipv6);
+    return address;
+  }
+  return Error{ErrorKind::kUnavailable, fmt::format("'{}', which is not an address", text)};
 }
 
 /// Waits for a socket that is connecting.
@@ -227,40 +255,31 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
   return chosen;
 }
 
-Result<void> try_connect(const std::string& address, uint16_t port, Duration limit) {
-  const std::optional<uint32_t> target = parse_address(address);
-  if (!target) return Error{ErrorKind::kUnavailable, fmt::format("'{}' is not an IPv4 address", address)};
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return Error{ErrorKind::kUnavailable, error_text(errno)};
-  sockaddr_in peer{};
-  peer.sin_family = AF_INET;
-  peer.sin_port = htons(port);
-  peer.sin_addr.s_addr = htonl(*target);
-  Result<void> connected = ok();
-  if (connect(socket, reinterpret_cast<const sockaddr*>(&peer), sizeof(peer)) != 0) {
-    connected = errno == EINPROGRESS ? wait_connected(socket, limit)
-                                     : Result<void>(Error{ErrorKind::kUnavailable, error_text(errno)});
+Result<Descriptor> connect_within(const std::string& address, uint16_t port, Duration limit) {
+  LOCKSTEP_TRY(const NumericAddress target, numeric_address(address, port));
+  Descriptor socket(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return unavailable(errno);
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (connect(socket.get(), target.get(), target.size) != 0) {
+    if (errno != EINPROGRESS) return unavailable(errno);
+    LOCKSTEP_TRY_VOID(wait_connected(socket.get(), limit));
   }
-  close(socket);
-  return connected;
+  return socket;
 }
 
-Result<void> try_listen(const std::string& address) {
-  sockaddr_in ipv4{};
-  sockaddr_in6 ipv6{};
-  ipv4.sin_family = AF_INET;
-  ipv6.sin6_family = AF_INET6;
-  const bool is_ipv6 = inet_pton(AF_INET6, address.c_str(), &ipv6.sin6_addr) == 1;
-  if (!is_ipv6 && inet_pton(AF_INET, address.c_str(), &ipv4.sin_addr) != 1) {
-    return Error{ErrorKind::kUnavailable, fmt::format("'{}', which is not an address", address)};
-  }
-  const auto* const any_port =
-      is_ipv6 ? reinterpret_cast<const sockaddr*>(&ipv6) : reinterpret_cast<const sockaddr*>(&ipv4);
-  const Descriptor socket(::socket(any_port->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const bool listens = socket.get() >= 0 && bind(socket.get(), any_port, is_ipv6 ? sizeof(ipv6) : sizeof(ipv4)) == 0 &&
-                       listen(socket.get(), 1) == 0;
-  if (listens) return ok();
-  return Error{ErrorKind::kUnavailable, error_text(errno)};
+Result<Listening> listen_on_free_port(const std::string& address) {
+  LOCKSTEP_TRY(NumericAddress own, numeric_address(address, /*port=*/0));
+  Listening listening{.socket =
+                          Descriptor(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))};
+  const int socket = listening.socket.get();
+  const bool listens = socket >= 0 && bind(socket, own.get(), own.size) == 0 && listen(socket, SOMAXCONN) == 0 &&
+                       getsockname(socket, own.get(), &own.size) == 0;
+  if (!listens) return unavailable(errno);
+  const bool is_ipv6 = own.storage.ss_family == AF_INET6;
+  listening.port = ntohs(is_ipv6 ? reinterpret_cast<const sockaddr_in6&>(own.storage).sin6_port
+                                 : reinterpret_cast<const sockaddr_in&>(own.storage).sin_port);
+  return listening;
 }
 
 }  // namespace lockstep::transport

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/core/clock.h"
+#include "runtime/core/descriptor.h"
 #include "runtime/core/result.h"
 
 namespace lockstep::transport {
@@ -68,12 +69,18 @@ struct HostNetwork {
 Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts,
                                               const std::optional<std::string>& wanted);
 
-/// Tries a TCP connection to `address`:`port` within `limit` and closes it at once. Fails with `kUnavailable`
-/// (refused, no route) or `kDeadlineExceeded`; the message is the bare reason. @blocking
-Result<void> try_connect(const std::string& address, uint16_t port, Duration limit);
+/// A TCP connection to the numeric `address`, without blocking and without delay of small messages. Fails with
+/// `kUnavailable` (refused, no route) or, after `limit`, with `kDeadlineExceeded`; the message is the bare reason.
+/// @blocking
+Result<Descriptor> connect_within(const std::string& address, uint16_t port, Duration limit);
 
-/// Tries to listen on any port of the numeric `address` and stops at once. Fails with `kUnavailable`; the message is
-/// the bare reason.
-Result<void> try_listen(const std::string& address);
+/// A socket that listens, without blocking.
+struct Listening {
+  Descriptor socket;
+  uint16_t port = 0;
+};
+
+/// Listens at a free port of the numeric `address`. Fails with `kUnavailable`; the message is the bare reason.
+Result<Listening> listen_on_free_port(const std::string& address);
 
 }  // namespace lockstep::transport

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "engine/group/agreement.h"
+#include "runtime/core/secret.h"
+#include "transport/handshake.h"
 #include "transport/network.h"
 
 namespace lockstep::group {
@@ -11,6 +14,7 @@ namespace lockstep::group {
 Result<ControlPlane> find_control_plane(const std::string& network, transport::Bootstrap& bootstrap, const Log& log) {
   ControlPlane plane;
   const auto wanted = network.empty() ? std::nullopt : std::optional(network);
+  LOCKSTEP_TRY(plane.secret, value_of_rank_0(bootstrap, bootstrap.rank() == 0 ? random_secret() : ""));
   LOCKSTEP_TRY(const std::vector<transport::RankPlace> places, bootstrap.places());
   if (places.size() == 1 || (device::on_one_host(places) && !wanted)) {
     plane.address = plane.own_address = transport::loopback_address();
@@ -37,21 +41,10 @@ Result<ControlPlane> find_control_plane(const std::string& network, transport::B
   return plane;
 }
 
-Result<void> check_listen(const ControlPlane& plane) {
-  const Result<void> listens = transport::try_listen(plane.address);
-  if (listens.has_value()) return ok();
-  return Error{
-      ErrorKind::kUnavailable,
-      fmt::format("[engine/group] rank 0: cannot listen on {}: found '{}', expected a free port; check that the "
-                  "address is one of this machine, that its interface is up and that more files may be opened "
-                  "(ulimit -n)",
-                  plane.address, listens.error().message),
-      /*rank=*/0};
-}
-
 Result<void> check_reach(const ControlPlane& plane, int rank, const actors::Address& coordinator, Duration limit) {
   if (plane.rank_sides.empty()) return ok();
-  const Result<void> reached = transport::try_connect(coordinator.host, coordinator.port, limit);
+  const auto reached = transport::connect_to_rank_0(coordinator.host, coordinator.port, plane.secret,
+                                                    {transport::ConnectionPurpose::kCheck, rank}, limit);
   if (reached.has_value()) return ok();
   return Error{
       ErrorKind::kUnavailable,

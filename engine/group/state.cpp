@@ -71,6 +71,10 @@ void State::set_ranks(int first, int local, int size) {
   }
 }
 
+void State::warn(int rank, std::string_view line) const {
+  if (options_.log) options_.log(rank, LogLevel::kWarning, line);
+}
+
 Result<std::unique_ptr<State>> State::of_threads(int size, GroupOptions options, Hooks hooks,
                                                  transport::LaunchEnvironment launch) {
   std::unique_ptr<State> state(new State(std::move(options), std::move(hooks), std::move(launch)));

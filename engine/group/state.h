@@ -57,6 +57,8 @@ class State {
   const Hooks& hooks() const { return hooks_; }
   const Clock& clock() const { return clock_; }
   const Log& log(int rank) const { return *logs_.at(static_cast<size_t>(rank - first_rank_)); }
+  /// A warning of threads that run before, after and beside the rank's own log. Thread-safe.
+  void warn(int rank, std::string_view line) const;
   const transport::LaunchEnvironment& launch() const { return launch_; }
 
   const Replica& replica() const { return siblings_.replica; }

@@ -4,13 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 
 #include "engine/group/agreement.h"
 #include "engine/group/host.h"
 #include "engine/group/state.h"
 #include "runtime/core/digest.h"
-#include "runtime/core/hash.h"
 #include "transport/waiting.h"
 
 namespace lockstep::group {
@@ -23,21 +21,16 @@ constexpr auto kEarlyMeeting = std::chrono::seconds(5);    // before MPI_Init, w
 constexpr auto kVerdict = std::chrono::milliseconds(300);  // for a report that is under way
 
 /// The meeting point of the ranks of one host: the same name for every rank of the job, different for other jobs. The
-/// host's users can read the name, from which neither the job nor the token follows.
+/// host's users can read the name, from which neither the job nor the secret follows.
 Endpoint early_endpoint(const std::string& job) {
   const std::string digest = sha256_hex("watch " + job);
   return {.local = fmt::format("lockstep-{}-{}", geteuid(), digest.substr(0, 32)),
           .host = {},
           .port = 0,
-          .token = Fingerprint().add(job).value()};
+          .secret = sha256_hex("secret of the watch " + job)};
 }
 
 }  // namespace
-
-uint64_t random_token() {
-  std::random_device random;
-  return static_cast<uint64_t>(random()) << 32 | random();
-}
 
 bool GroupWatch::is_off() const { return group_.hooks().detection == PeerDetection::kOff; }
 
@@ -48,6 +41,7 @@ transport::watch::WatchOptions GroupWatch::options(int rank, int size) const {
           .silence = group_.options().silence,
           .activity =
               [this, rank] { return group_.hooks().activity ? group_.hooks().activity(rank) : group_.phases().name(); },
+          .on_refused = [this](const std::string& line) { group_.warn(/*rank=*/0, line); },
           .on_end = [this](const Error& error) { group_.end_by_peer(error); }};
 }
 
@@ -86,7 +80,7 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const Co
   const auto wanted = options(bootstrap.rank(), bootstrap.size());
   const auto host = [&]() -> Result<void> {
     if (bootstrap.rank() != 0) return ok();
-    const Endpoint free_port{.local = {}, .host = plane.address, .port = 0, .token = random_token()};
+    const Endpoint free_port{.local = {}, .host = plane.address, .port = 0, .secret = plane.secret};
     LOCKSTEP_TRY(Watch hosted, PeerWatch::host(wanted, free_port));
     set_watch(std::move(hosted));
     return ok();
@@ -94,7 +88,8 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const Co
   LOCKSTEP_TRY_VOID(all_succeeded(bootstrap, host()));
   LOCKSTEP_TRY(const auto told, bootstrap.exchange(watch_ == nullptr ? "" : to_text(watch_->endpoint())));
   const auto join = [&]() -> Result<void> {
-    LOCKSTEP_TRY(const Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
+    LOCKSTEP_TRY(Endpoint endpoint, transport::watch::parse_endpoint(told[0]));
+    endpoint.secret = plane.secret;
     // Half of the time that the others wait for this rank.
     const Duration limit = std::min(group_.options().start_deadline, group_.options().deadline) / 2;
     if (watch_ == nullptr) {

@@ -2,7 +2,6 @@
 // right after it, and closes when the group is left.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,9 +14,6 @@
 namespace lockstep::group {
 
 class State;
-
-/// The secret of a watch's endpoint.
-uint64_t random_token();
 
 /// Used by one thread, except `presence`, `announce_leave`, `tell`, `missing` and `cause_of`. Ends the group when it
 /// detects another rank's end.

@@ -3,19 +3,21 @@
 #include <capnp/rpc-twoparty.h>
 #include <fmt/format.h>
 #include <kj/async-io.h>
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "engine/rpc/client_connections.h"
 #include "engine/rpc/constraint_worker.h"
 #include "engine/rpc/listening.h"
 #include "engine/rpc/wire.h"
+#include "runtime/core/secret.h"
 
 namespace lockstep::rpc {
 namespace {
@@ -53,7 +55,8 @@ class Counted {
 };
 
 bool is_secret(const std::string& secret, capnp::Data::Reader given) {
-  return given.size() == secret.size() && CRYPTO_memcmp(secret.data(), given.begin(), secret.size()) == 0;
+  const auto found = given.asChars();
+  return is_equal_secret({found.begin(), found.size()}, secret);
 }
 
 /// Sends what the engine delivers until the request has ended.
@@ -246,11 +249,13 @@ class EngineServer final : public wire::Engine::Server {
 
 class EntranceServer final : public wire::Entrance::Server {
  public:
-  explicit EntranceServer(Service& service) : service_(service) {}
+  EntranceServer(Service& service, std::function<void()> on_entered)
+      : service_(service), on_entered_(std::move(on_entered)) {}
 
   kj::Promise<void> enter(EnterContext context) override {
     auto results = context.getResults();
     if (is_secret(service_.secret, context.getParams().getSecret())) {
+      on_entered_();
       results.setEngine(kj::heap<EngineServer>(service_));
       return kj::READY_NOW;
     }
@@ -263,14 +268,17 @@ class EntranceServer final : public wire::Entrance::Server {
 
  private:
   Service& service_;
+  const std::function<void()> on_entered_;
 };
 
 class Running final : public RpcServer {
  public:
   Running(const Group& group, Engine& engine, const Model& model, RpcAddress address,
-          const std::filesystem::path& constraint_program, std::vector<RpcAddress> replicas)
+          const std::filesystem::path& constraint_program, std::vector<RpcAddress> replicas,
+          std::function<void(const std::string&)> on_refused)
       : service_{group, engine, model, address.secret, std::move(replicas), {model, constraint_program}},
-        wanted_(std::move(address)) {}
+        wanted_(std::move(address)),
+        on_refused_(std::move(on_refused)) {}
 
   ~Running() noexcept override {
     if (!thread_.joinable()) return;
@@ -324,8 +332,11 @@ class Running final : public RpcServer {
       auto listener = receiver(io, descriptor);
       auto stop = kj::newPromiseAndCrossThreadFulfiller<void>();
       stop_ = kj::mv(stop.fulfiller);
-      capnp::TwoPartyServer server(kj::heap<EntranceServer>(service_));
-      auto serving = server.listen(*listener).eagerlyEvaluate([](kj::Exception&&) {});
+      const auto make_entrance = [this](std::function<void()> on_entered) -> wire::Entrance::Client {
+        return kj::heap<EntranceServer>(service_, std::move(on_entered));
+      };
+      const ClientConnections clients(*listener, io.provider->getTimer(),
+                                      {.make_entrance = make_entrance, .on_refused = on_refused_});
       listens = true;
       listening.set_value(ok());
       stop.promise.wait(io.waitScope);
@@ -336,6 +347,7 @@ class Running final : public RpcServer {
 
   Service service_;
   RpcAddress wanted_;  // the port is the real one once it listens
+  const std::function<void(const std::string&)> on_refused_;
   kj::Own<kj::CrossThreadPromiseFulfiller<void>> stop_;
   std::thread thread_;
 };
@@ -345,13 +357,15 @@ class Running final : public RpcServer {
 Result<std::unique_ptr<RpcServer>> RpcServer::open(const Group& group, Engine& engine, const Model& model,
                                                    const RpcAddress& address,
                                                    const std::filesystem::path& constraint_program,
-                                                   std::vector<RpcAddress> replicas) {
+                                                   std::vector<RpcAddress> replicas,
+                                                   std::function<void(const std::string&)> on_refused) {
   if (address.socket.empty() && address.secret.empty()) {
     return Error{ErrorKind::kInvalidArgument,
                  "[engine/rpc] cannot listen on TCP: found no secret, expected one, since every user of the network "
                  "could connect; name a secret file, or use a Unix socket"};
   }
-  auto server = std::make_unique<Running>(group, engine, model, address, constraint_program, std::move(replicas));
+  auto server = std::make_unique<Running>(group, engine, model, address, constraint_program, std::move(replicas),
+                                          std::move(on_refused));
   LOCKSTEP_TRY_VOID(server->start());
   return std::unique_ptr<RpcServer>(std::move(server));
 }

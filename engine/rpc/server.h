@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,11 +28,13 @@ class RpcServer {
   /// On rank 0, which knows of the others what `group` says. Fails with `kUnavailable` when it cannot listen there, and
   /// with `kInvalidArgument` for TCP without a secret. A socket that an ended process has left is replaced.
   /// `constraint_program` is lockstep-constraint; without it this process compiles constraints itself, without limits
-  /// of time and memory. Clients are told of `replicas`.
+  /// of time and memory. Clients are told of `replicas`. Connections that do not send the secret in time are closed;
+  /// `on_refused` gets lines for a log about them, on the server's thread.
   static Result<std::unique_ptr<RpcServer>> open(const Group& group, Engine& engine, const Model& model,
                                                  const RpcAddress& address,
                                                  const std::filesystem::path& constraint_program = {},
-                                                 std::vector<RpcAddress> replicas = {});
+                                                 std::vector<RpcAddress> replicas = {},
+                                                 std::function<void(const std::string&)> on_refused = {});
   /// Ends all connections, which cancels their requests, and removes the socket.
   virtual ~RpcServer() = default;
   RpcServer(const RpcServer&) = delete;

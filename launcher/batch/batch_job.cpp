@@ -9,6 +9,7 @@
 #include "launcher/process/launch_siblings.h"
 #include "launcher/rows/row_client.h"
 #include "launcher/rows/row_server.h"
+#include "runtime/core/secret.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 class BatchJob final : public Job {
  public:
   BatchJob(const GenerateCommand& command, const Log& log, ProgressLine& progress)
-      : command_(command), record_(command, log, progress) {}
+      : command_(command), log_(log), record_(command, log, progress) {}
 
   Result<std::optional<EngineOptions>> prepare(const Model& model) override {
     LOCKSTEP_TRY(work_, RowWork::open(command_, model));
@@ -33,7 +34,8 @@ class BatchJob final : public Job {
     if (record_.setup().rows == 0) return std::string();
     begin(group);
     LOCKSTEP_TRY(server_, RowServer::open(*rows_, record_.setup(), rows_at_once(slots_),
-                                          {.host = address_on_launch(group), .secret = random_secret()}));
+                                          {.host = address_on_launch(group), .secret = random_secret()},
+                                          [this](const std::string& line) { log_.warning("{}", line); }));
     return to_text(server_->address());
   }
 
@@ -58,6 +60,7 @@ class BatchJob final : public Job {
   }
 
   const GenerateCommand& command_;
+  const Log& log_;
   JobRecord record_;
   std::optional<RowWork> work_;
   int64_t slots_ = 1;

@@ -1,9 +1,5 @@
 #include "launcher/process/launch_siblings.h"
 
-#include <fmt/format.h>
-
-#include <random>
-
 #include "engine/group/state.h"
 
 namespace lockstep::launcher {
@@ -17,12 +13,5 @@ Result<void> agree_on_launch(Group& group, std::string_view what, std::string_vi
 }
 
 std::string address_on_launch(Group& group) { return group::State::of(group).launch_address(); }
-
-std::string random_secret() {
-  std::random_device random;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", random());
-  return secret;
-}
 
 }  // namespace lockstep::launcher

@@ -19,7 +19,4 @@ Result<void> agree_on_launch(Group& group, std::string_view what, std::string_vi
 /// The address of this host for processes of the launch's other hosts.
 std::string address_on_launch(Group& group);
 
-/// A secret that no other launch has.
-std::string random_secret();
-
 }  // namespace lockstep::launcher

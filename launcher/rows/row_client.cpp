@@ -17,12 +17,10 @@ Error no_answer() {
 }  // namespace
 
 Result<std::unique_ptr<RowClient>> RowClient::connect(const RowAddress& address, size_t group) {
-  LOCKSTEP_TRY(Descriptor socket, connect_to_rows(address));
+  LOCKSTEP_TRY(Descriptor socket, connect_to_rows(address, group));
   std::unique_ptr<RowClient> client(new RowClient(std::move(socket)));
-  std::vector<uint64_t> hello{group};
-  const std::vector<uint64_t> secret = words_of(address.secret);
-  hello.insert(hello.end(), secret.begin(), secret.end());
-  if (!send_frame(client->socket_, RowMessage::kHello, hello)) return no_answer();
+  const uint64_t number = group;
+  if (!send_frame(client->socket_, RowMessage::kHello, {&number, 1})) return no_answer();
   const auto setup = receive_frame(client->socket_, kSilence);
   if (!setup || setup->kind != RowMessage::kSetup || setup->words.size() != 3) return no_answer();
   client->setup_ = {.capacity = static_cast<int64_t>(setup->words[0]),

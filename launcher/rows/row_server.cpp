@@ -3,34 +3,36 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
-#include <string_view>
+#include <limits>
 #include <utility>
+#include <vector>
 
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kHello = std::chrono::seconds(10);  // until a connection has said who it is
-constexpr auto kWait = std::chrono::seconds(1);    // between two words to a group that waits for a row
-
-/// In a time that does not tell where they differ.
-bool are_equal(std::string_view found, std::string_view secret) {
-  unsigned differing = found.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < std::min(found.size(), secret.size()); ++i) {
-    differing |= static_cast<unsigned char>(found[i]) ^ static_cast<unsigned char>(secret[i]);
-  }
-  return differing == 0;
-}
+constexpr auto kHello = std::chrono::seconds(10);  // until a connection has said which group it is
+constexpr auto kLongestPoll = std::chrono::hours(1);
+constexpr auto kWait = std::chrono::seconds(1);  // between two words to a group that waits for a row
 
 }  // namespace
 
 RowServer::RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address)
     : rows_(rows), setup_(setup), most_(most), address_(std::move(address)) {}
 
-Result<std::unique_ptr<RowServer>> RowServer::open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address) {
+Result<std::unique_ptr<RowServer>> RowServer::open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address,
+                                                   std::function<void(const std::string&)> on_refused) {
   std::unique_ptr<RowServer> server(new RowServer(rows, setup, most, std::move(address)));
-  LOCKSTEP_TRY(server->listener_, listen_for_groups(server->address_));
+  LOCKSTEP_TRY(Descriptor listening, listen_for_groups(server->address_));
+  if (server->address_.socket.empty()) {
+    server->groups_.emplace(std::move(listening),
+                            transport::RankListenerOptions{.secret = server->address_.secret,
+                                                           .size = std::numeric_limits<int32_t>::max(),
+                                                           .purpose = transport::ConnectionPurpose::kRows,
+                                                           .on_refused = std::move(on_refused)});
+  } else {
+    server->listener_ = std::move(listening);
+  }
   server->accepting_ = std::thread([own = server.get()] { own->accept_all(); });
   return server;
 }
@@ -46,25 +48,40 @@ RowServer::~RowServer() {
 }
 
 void RowServer::accept_all() {
+  const SteadyClock clock;
   while (true) {
-    std::array<pollfd, 2> waits{pollfd{.fd = listener_.get(), .events = POLLIN, .revents = 0},
-                                pollfd{.fd = stop_.descriptor(), .events = POLLIN, .revents = 0}};
-    if (::poll(waits.data(), waits.size(), -1) <= 0) continue;
-    if (waits[1].revents != 0) return;
-    Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection.is_open()) continue;
-    const std::lock_guard lock(mutex_);
-    Descriptor& own = connections_.emplace_back(std::move(connection));
-    ++open_;
-    threads_.emplace_back([this, &own] { serve(own); });
+    std::vector<pollfd> files{{.fd = stop_.descriptor(), .events = POLLIN, .revents = 0}};
+    int milliseconds = -1;
+    if (groups_) {
+      groups_->add_files(files);
+      milliseconds = static_cast<int>(
+          std::chrono::ceil<std::chrono::milliseconds>(groups_->patience(clock.now(), kLongestPoll)).count());
+    } else {
+      files.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+    }
+    if (::poll(files.data(), files.size(), milliseconds) < 0) continue;
+    if (files.front().revents != 0) return;
+    if (!groups_) accept_local();
+    if (!groups_) continue;
+    for (transport::ProvenConnection& one : groups_->take(clock.now())) begin(std::move(one.socket));
   }
+}
+
+void RowServer::accept_local() {
+  Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (connection.is_open()) begin(std::move(connection));
+}
+
+void RowServer::begin(Descriptor connection) {
+  const std::lock_guard lock(mutex_);
+  Descriptor& own = connections_.emplace_back(std::move(connection));
+  ++open_;
+  threads_.emplace_back([this, &own] { serve(own); });
 }
 
 void RowServer::serve(Descriptor& connection) {
   const auto hello = receive_frame(connection, kHello);
-  const bool is_known = hello && hello->kind == RowMessage::kHello && !hello->words.empty() &&
-                        are_equal(text_of(std::span(hello->words).subspan(1)), address_.secret);
-  if (is_known) {
+  if (hello && hello->kind == RowMessage::kHello && hello->words.size() == 1) {
     const size_t group = hello->words[0];
     const std::array<uint64_t, 3> setup{static_cast<uint64_t>(setup_.capacity), static_cast<uint64_t>(setup_.unix_time),
                                         setup_.rows};

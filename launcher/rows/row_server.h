@@ -4,14 +4,18 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "launcher/rows/row_wire.h"
 #include "launcher/rows/shared_rows.h"
 #include "runtime/core/stop_event.h"
+#include "transport/rank_listener.h"
 
 namespace lockstep::launcher {
 
@@ -19,7 +23,9 @@ class RowServer {
  public:
   /// Listens at `address`; groups may connect at once. Each works on fewer than `most` rows. `rows` is borrowed. Fails
   /// as `listen_for_groups`.
-  static Result<std::unique_ptr<RowServer>> open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address);
+  /// `on_refused` gets lines for a log about connections of TCP without the secret, on another thread.
+  static Result<std::unique_ptr<RowServer>> open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address,
+                                                 std::function<void(const std::string&)> on_refused = {});
   /// Ends all connections.
   ~RowServer();
   RowServer(const RowServer&) = delete;
@@ -36,6 +42,8 @@ class RowServer {
   RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address);
 
   void accept_all();
+  void accept_local();
+  void begin(Descriptor connection);
   void serve(Descriptor& connection);
   bool answer(const RowFrame& frame, size_t group, const Descriptor& connection);
   bool answer_next(size_t group, const Descriptor& connection);
@@ -44,7 +52,8 @@ class RowServer {
   const RowSetup setup_;
   const size_t most_;
   RowAddress address_;
-  Descriptor listener_;
+  Descriptor listener_;                            // of a Unix socket
+  std::optional<transport::RankListener> groups_;  // of TCP
   StopEvent stop_;
   std::mutex mutex_;  // guards the next three
   std::condition_variable gone_;

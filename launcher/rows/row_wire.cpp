@@ -1,9 +1,6 @@
 #include "launcher/rows/row_wire.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -11,12 +8,17 @@
 #include <cerrno>
 #include <cstring>
 #include <sstream>
+#include <utility>
+
+#include "transport/handshake.h"
+#include "transport/network.h"
 
 namespace lockstep::launcher {
 namespace {
 
 constexpr uint32_t kMostWords = 1u << 27;  // 1 GiB
 constexpr int kWaitingGroups = 128;
+constexpr auto kConnectLimit = std::chrono::seconds(30);
 
 struct Head {
   uint32_t kind = 0;
@@ -28,6 +30,11 @@ bool send_all(int socket, const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t sent = ::send(socket, at, bytes, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {  // of TCP, which does not block
+      pollfd room{.fd = socket, .events = POLLOUT, .revents = 0};
+      ::poll(&room, 1, -1);
+      continue;
+    }
     if (sent <= 0) return false;
     at += sent;
     bytes -= static_cast<size_t>(sent);
@@ -45,7 +52,7 @@ bool receive_all(int socket, void* data, size_t bytes, std::optional<Duration> l
     if (found < 0 && errno == EINTR) continue;
     if (found <= 0) return false;
     const ssize_t got = ::recv(socket, at, bytes, 0);
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
     if (got <= 0) return false;
     at += got;
     bytes -= static_cast<size_t>(got);
@@ -53,13 +60,13 @@ bool receive_all(int socket, void* data, size_t bytes, std::optional<Duration> l
   return true;
 }
 
-Error cannot(std::string_view what, const RowAddress& address) {
+Error cannot(std::string_view what, const RowAddress& address, std::string_view why) {
   const std::string place =
       address.socket.empty() ? fmt::format("{}:{}", address.host, address.port) : address.socket.string();
   return {ErrorKind::kUnavailable,
           fmt::format("[launcher] rows of a job: cannot {} {}: found '{}', expected the socket of the process that "
                       "shares them out; its messages say whether it lives",
-                      what, place, std::strerror(errno))};
+                      what, place, why)};
 }
 
 Result<sockaddr_un> unix_address(const RowAddress& address) {
@@ -67,20 +74,10 @@ Result<sockaddr_un> unix_address(const RowAddress& address) {
   unix_socket.sun_family = AF_UNIX;
   const std::string path = address.socket.string();
   if (path.size() >= sizeof unix_socket.sun_path) {
-    errno = ENAMETOOLONG;
-    return cannot("use", address);
+    return cannot("use", address, std::strerror(ENAMETOOLONG));
   }
   std::memcpy(unix_socket.sun_path, path.data(), path.size());
   return unix_socket;
-}
-
-Result<sockaddr_in> tcp_address(const RowAddress& address) {
-  sockaddr_in tcp{};
-  tcp.sin_family = AF_INET;
-  tcp.sin_port = htons(address.port);
-  if (::inet_pton(AF_INET, address.host.c_str(), &tcp.sin_addr) == 1) return tcp;
-  errno = EINVAL;
-  return cannot("use", address);
 }
 
 }  // namespace
@@ -110,53 +107,35 @@ std::optional<RowFrame> receive_frame(const Descriptor& socket, std::optional<Du
 }
 
 Result<Descriptor> listen_for_groups(RowAddress& address) {
-  const bool is_unix = !address.socket.empty();
-  Descriptor socket(::socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) return cannot("make", address);
-  if (is_unix) {
-    LOCKSTEP_TRY(const sockaddr_un own, unix_address(address));
-    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0) return cannot("make", address);
-  } else {
-    LOCKSTEP_TRY(sockaddr_in own, tcp_address(address));
-    socklen_t size = sizeof own;
-    auto* const any = reinterpret_cast<sockaddr*>(&own);
-    if (::bind(socket.get(), any, size) != 0 || ::getsockname(socket.get(), any, &size) != 0) {
-      return cannot("make", address);
-    }
-    address.port = ntohs(own.sin_port);
+  if (address.socket.empty()) {
+    auto listening = transport::listen_on_free_port(address.host);
+    if (!listening.has_value()) return cannot("listen at", address, listening.error().message);
+    address.port = listening.value().port;
+    return std::move(listening.value().socket);
   }
-  if (::listen(socket.get(), kWaitingGroups) != 0) return cannot("listen at", address);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  LOCKSTEP_TRY(const sockaddr_un own, unix_address(address));
+  const bool listens = socket.is_open() &&
+                       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0 &&
+                       ::listen(socket.get(), kWaitingGroups) == 0;
+  if (!listens) return cannot("make", address, std::strerror(errno));
   return socket;
 }
 
-Result<Descriptor> connect_to_rows(const RowAddress& address) {
-  const bool is_unix = !address.socket.empty();
-  Descriptor socket(::socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) return cannot("reach", address);
-  int connected = -1;
-  if (is_unix) {
-    LOCKSTEP_TRY(const sockaddr_un to, unix_address(address));
-    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
-  } else {
-    LOCKSTEP_TRY(const sockaddr_in to, tcp_address(address));
-    connected = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
-    const int on = 1;  // a question is small, and its answer is waited for
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+Result<Descriptor> connect_to_rows(const RowAddress& address, size_t group) {
+  if (address.socket.empty()) {
+    auto connected =
+        transport::connect_to_rank_0(address.host, address.port, address.secret,
+                                     {transport::ConnectionPurpose::kRows, static_cast<int32_t>(group)}, kConnectLimit);
+    if (!connected.has_value()) return cannot("reach", address, connected.error().message);
+    return std::move(connected).value();
   }
-  if (connected != 0) return cannot("reach", address);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  LOCKSTEP_TRY(const sockaddr_un to, unix_address(address));
+  const bool is_there =
+      socket.is_open() && ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
+  if (!is_there) return cannot("reach", address, std::strerror(errno));
   return socket;
-}
-
-std::vector<uint64_t> words_of(std::string_view text) {
-  std::vector<uint64_t> words(1 + (text.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-  words[0] = text.size();
-  std::memcpy(words.data() + 1, text.data(), text.size());
-  return words;
-}
-
-std::string text_of(std::span<const uint64_t> words) {
-  if (words.empty() || words[0] > (words.size() - 1) * sizeof(uint64_t)) return {};
-  return {reinterpret_cast<const char*>(words.data() + 1), words[0]};
 }
 
 }  // namespace lockstep::launcher

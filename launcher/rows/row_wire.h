@@ -1,6 +1,6 @@
 // What the groups of ranks of one batch job say to the process that shares out its rows, over a socket.
 //
-//   group ── hello: secret, its number ─►        ◄─ setup: capacity, time, rows to do ──
+//   group ── hello: its number ─►                ◄─ setup: capacity, time, rows to do ──
 //         ── next ─►                             ◄─ row, wait (ask again), none: the end ──
 //         ── result, hold ─►
 //
@@ -21,7 +21,7 @@
 
 namespace lockstep::launcher {
 
-/// Where rows are shared out: a Unix socket, or TCP with a secret.
+/// Where rows are shared out: a Unix socket, or TCP, where both ends first prove the secret (transport/handshake.h).
 struct RowAddress {
   std::filesystem::path socket = {};  // empty: TCP
   std::string host = {};
@@ -58,11 +58,7 @@ std::optional<RowFrame> receive_frame(const Descriptor& socket, std::optional<Du
 
 /// A socket that listens; of TCP, `address.port` becomes its port. Fails with `kUnavailable`.
 Result<Descriptor> listen_for_groups(RowAddress& address);
-/// Fails with `kUnavailable`. @blocking
-Result<Descriptor> connect_to_rows(const RowAddress& address);
-
-/// The words of a text, and back.
-std::vector<uint64_t> words_of(std::string_view text);
-std::string text_of(std::span<const uint64_t> words);
+/// For a group, whose number is at least 1 over TCP. Fails with `kUnavailable`. @blocking
+Result<Descriptor> connect_to_rows(const RowAddress& address, size_t group);
 
 }  // namespace lockstep::launcher

@@ -39,9 +39,11 @@ Result<std::string> statement_of_launch(const EngineCommand& command, const Grou
 }
 
 /// Rank 0: serves requests until a client ends the engine, or the group fails.
-Result<void> serve(Group& group, const Model& model, Engine& engine, const ReplicaAddresses& addresses) {
-  LOCKSTEP_TRY(const auto server, rpc::RpcServer::open(group, engine, model, addresses.own,
-                                                       sibling_program("lockstep-constraint"), addresses.others));
+Result<void> serve(Group& group, const Model& model, Engine& engine, const ReplicaAddresses& addresses,
+                   const Log& log) {
+  LOCKSTEP_TRY(const auto server,
+               rpc::RpcServer::open(group, engine, model, addresses.own, sibling_program("lockstep-constraint"),
+                                    addresses.others, [&](const std::string& line) { log.warning("{}", line); }));
   if (group.replica() == 0) fmt::print("{}\n", server->address());
   std::fflush(stdout);
   while (!server->wait_finish(kLook) && !group.failure()) {
@@ -69,7 +71,7 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
   LOCKSTEP_TRY(addresses, agree_on_addresses(group, addresses.own));
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), command.engine));
   if (!group.leads()) return engine->serve();
-  const Result<void> served = serve(group, model.value(), *engine, addresses);
+  const Result<void> served = serve(group, model.value(), *engine, addresses, log);
   if (!served.has_value()) group.fail(served.error());
   return served;
 }

@@ -8,6 +8,7 @@
 #include "engine/group/state.h"
 #include "engine/rpc/listening.h"
 #include "launcher/process/launch_siblings.h"
+#include "runtime/core/secret.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -20,6 +20,8 @@ class Descriptor {
 
   int get() const { return number_; }
   bool is_open() const { return number_ >= 0; }
+  /// Gives the descriptor up without closing it.
+  int release() { return std::exchange(number_, -1); }
   void close() {
     if (number_ >= 0) ::close(number_);
     number_ = -1;

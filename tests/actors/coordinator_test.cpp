@@ -84,6 +84,7 @@ class CoordinatorTest : public ::testing::Test {
     ports.over = &over_;
     ports.activity = &activity_;
     ports.request_stop = [this](SlotId slot) { stops_.push_back(slot); };
+    ports.on_refused = [this](const std::string& line) { refused_.push_back(line); };
     ports.operation = [] { return std::string("decode, schedule 0, step 1"); };
     coordinator_ = system_->spawn(coordinator_actor, ports);
     ears_ = std::vector<Ear>(static_cast<size_t>(size));
@@ -109,6 +110,7 @@ class CoordinatorTest : public ::testing::Test {
   CompletionEvent over_;
   ActivityRecord activity_;
   std::vector<SlotId> stops_;
+  std::vector<std::string> refused_;
   std::vector<Ear> ears_;
   std::vector<ShardHandle> shards_;
   LocalCoordinator coordinator_;
@@ -208,12 +210,29 @@ TEST_F(CoordinatorTest, FindsRanksThatRanADifferentNumberOfSteps) {
   EXPECT_EQ(ears_[0].error()->origin_rank, 1);
 }
 
-TEST_F(CoordinatorTest, RefusesARankThatIsAlreadyThere) {
+TEST_F(CoordinatorTest, DropsMessagesThatDoNotFitAndGoesOn) {
   start(2);
   hello(0);
-  hello(0);
-  ASSERT_TRUE(ears_[0].wait_for_close());
-  EXPECT_EQ(ears_[0].error()->kind, ErrorKind::kFailedPrecondition);
+  hello(0);  // is already there
+  caf::anon_send(coordinator_, hello_atom::value, int32_t{7}, int32_t{2}, shards_[1]);
+  caf::anon_send(coordinator_, hello_atom::value, int32_t{1}, int32_t{9}, shards_[1]);
+  for (const int32_t rank : {-1, 1, 2}) done(rank, 0, 3);
+  caf::anon_send(coordinator_, closed_atom::value, int32_t{1});
+  const auto actor = caf::actor_cast<caf::actor>(coordinator_);
+  caf::anon_send(actor, std::string("unknown"), 5);
+  caf::anon_send(actor, caf::make_error(caf::sec::bad_function_call));
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  hello(1);
+  begin();
+  submit(1, 30);
+  ASSERT_TRUE(ears_[1].wait_for_schedules(1));
+  EXPECT_EQ(ears_[0].error(), std::nullopt);
+  EXPECT_FALSE(over_.is_open());
+  stop();
+  ASSERT_EQ(refused_.size(), 2U);  // the first and the tenth
+  EXPECT_THAT(refused_[0], HasSubstr("rank 0: dropped a message between ranks: found a hello of rank 0 of 2"));
+  EXPECT_THAT(refused_[1], HasSubstr("found a request to exit"));
+  EXPECT_THAT(refused_[1], HasSubstr("(10 so far)"));
 }
 
 TEST_F(CoordinatorTest, IsOverOnlyWhenEveryShardHasClosedOrIsGone) {

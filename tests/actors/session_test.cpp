@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "tests/actors/collecting_sink.h"
 #include "tests/actors/test_session.h"
 
@@ -228,12 +230,26 @@ TEST(Session, SaysThatNobodyListens) {
   AbortFlag abort;
   uint16_t free_port = 0;
   {
-    const auto host = Session::host({.size = 2, .ranks = {{RankId(0), &abort}}}).value();
+    const auto host = Session::host({.size = 2, .ranks = {{RankId(0), &abort}}, .secret = kSecret}).value();
     free_port = host->address().port;
   }
-  const auto joined = Session::join({.size = 2, .ranks = {{RankId(1), &abort}}}, {"127.0.0.1", free_port});
+  const auto joined =
+      Session::join({.size = 2, .ranks = {{RankId(1), &abort}}, .secret = kSecret}, {"127.0.0.1", free_port});
   ASSERT_FALSE(joined.has_value());
   EXPECT_EQ(joined.error().kind, ErrorKind::kUnavailable);
+}
+
+TEST(Session, TakesNoRankWithAnotherSecret) {
+  AbortFlag abort;
+  std::promise<std::string> refused;
+  SessionOptions options{.size = 2, .ranks = {{RankId(0), &abort}}, .secret = kSecret};
+  options.on_refused = [&](const std::string& line) { refused.set_value(line); };
+  const auto host = Session::host(options).value();
+  options = {.size = 2, .ranks = {{RankId(1), &abort}}, .secret = std::string(64, 'x')};
+  const auto joined = Session::join(options, host->address());
+  ASSERT_FALSE(joined.has_value());
+  EXPECT_EQ(joined.error().kind, ErrorKind::kUnavailable);
+  EXPECT_THAT(refused.get_future().get(), HasSubstr("refused a connection from 127.0.0.1:"));
 }
 
 TEST(Session, RefusesOptionsThatMakeNoSense) {
@@ -242,6 +258,7 @@ TEST(Session, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(kind({.size = 1}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 2, .ranks = {{RankId(1), &abort}}}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), nullptr}}}), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(kind({.size = 2, .ranks = {{RankId(0), &abort}}, .secret = "short"}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), &abort}}, .in_flight = 0}), ErrorKind::kInvalidArgument);
   EXPECT_EQ(kind({.size = 1, .ranks = {{RankId(0), &abort}}, .chunk_budget = -std::chrono::seconds(1)}),
             ErrorKind::kInvalidArgument);

@@ -35,6 +35,8 @@ struct TestRank {
   std::thread thread;
 };
 
+inline const std::string kSecret(64, 's');
+
 enum class Processes { kOne, kOnePerRank };
 
 /// A whole session: all ranks in one actor system, or each in its own, connected over loopback TCP.
@@ -43,6 +45,7 @@ class TestSession {
   TestSession(int size, Processes processes, FakeEngine::Options engine = {}, SessionOptions options = {})
       : group_(size) {
     options.size = size;
+    options.secret = kSecret;
     options.trace.schedule = [this](RankId rank, const Schedule& schedule) {
       std::lock_guard lock(mutex_);
       if (rank == RankId(0)) schedules_.push_back(schedule);

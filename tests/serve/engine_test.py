@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -459,6 +460,15 @@ class EngineOverRpc(WithAnswers):
                 _, entry = await served.connect(wrong)
                 self.assertEqual(entry.which(), "failure")
                 self.assertIn("secret", str(entry.failure.message))
+            host, port = served.address.split(":")
+            flood = [socket.create_connection((host, int(port)), timeout=DEADLINE) for _ in range(100)]
+            client, entry = await served.connect(b"open sesame")
+            for entered in (entry.engine, engine):  # a client that comes now, and one that was there
+                self.assertEqual((await (await ask(entered, PROMPTS[1])).answers())[0][0], self.expected[1])
+            self.assertIn("found too many clients that have not entered", served.said())
+            for one in flood:
+                one.close()
+            del client
 
         self.with_engine(body, address=address, secret=b"open sesame")
         with Served(self.folder, address=["--port", 0]) as served:

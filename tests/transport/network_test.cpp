@@ -88,34 +88,33 @@ TEST(Interfaces, TravelAsALine) {
   EXPECT_THAT(own_interfaces(), Contains(Field(&Interface::address, kLoopback.address)));
 }
 
-/// A socket that listens on loopback, or only holds its port.
-struct Listener {
-  explicit Listener(bool listens) {
+/// A socket that holds a port of loopback without listening.
+struct BoundPort {
+  BoundPort() {
     sockaddr_in own{};
     own.sin_family = AF_INET;
     own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
-    if (listens) {
-      EXPECT_EQ(listen(socket, 1), 0);
-    }
     socklen_t size = sizeof(own);
     getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size);
     port = ntohs(own.sin_port);
   }
-  ~Listener() { close(socket); }
+  ~BoundPort() { close(socket); }
 
   int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   uint16_t port = 0;
 };
 
-TEST(TryConnect, TellsALivePortFromADeadOne) {
-  const Listener live(true), dead(false);
-  EXPECT_TRUE(try_connect("127.0.0.1", live.port, std::chrono::seconds(30)).has_value());
-  const auto refused = try_connect("127.0.0.1", dead.port, std::chrono::seconds(30));
+TEST(ConnectWithin, TellsALivePortFromADeadOne) {
+  const Listening live = listen_on_free_port("127.0.0.1").value();
+  const BoundPort dead;
+  EXPECT_TRUE(connect_within("127.0.0.1", live.port, std::chrono::seconds(30)).has_value());
+  const auto refused = connect_within("127.0.0.1", dead.port, std::chrono::seconds(30));
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind, ErrorKind::kUnavailable);
   EXPECT_THAT(refused.error().message, HasSubstr("refused"));
-  EXPECT_FALSE(try_connect("no address", live.port, std::chrono::seconds(30)).has_value());
+  EXPECT_FALSE(connect_within("no address", live.port, std::chrono::seconds(30)).has_value());
+  EXPECT_FALSE(listen_on_free_port("192.0.2.1").has_value());
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 constexpr auto kSoon = seconds(20);  // only a failure gets there
 constexpr auto kShort = milliseconds(50);
-constexpr uint64_t kToken = 77;
+const std::string kWatchSecret(64, 'w');
 
 /// The ends reported to a rank.
 class Ears {
@@ -37,6 +37,14 @@ class Ears {
     const bool came = changed_.wait_for(lock, kSoon, [this] { return !heard_.empty(); });
     return came ? heard_.front() : Error{ErrorKind::kInternal, "heard nothing"};
   }
+  void note_refused(const std::string& line) {
+    std::lock_guard lock(mutex_);
+    refused_.push_back(line);
+  }
+  std::vector<std::string> refused() {
+    std::lock_guard lock(mutex_);
+    return refused_;
+  }
   size_t count() {
     std::lock_guard lock(mutex_);
     return heard_.size();
@@ -46,17 +54,18 @@ class Ears {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Error> heard_;
+  std::vector<std::string> refused_;
 };
 
 enum class Way { kLocal, kTcp };
 
 Endpoint endpoint_of(Way way) {
   static int made = 0;
-  if (way == Way::kTcp) return {.local = {}, .host = "127.0.0.1", .port = 0, .token = kToken};
+  if (way == Way::kTcp) return {.local = {}, .host = "127.0.0.1", .port = 0, .secret = kWatchSecret};
   return {.local = "lockstep-watch-test-" + std::to_string(getpid()) + "-" + std::to_string(made++),
           .host = {},
           .port = 0,
-          .token = kToken};
+          .secret = kWatchSecret};
 }
 
 /// `size` ranks that watch each other.
@@ -151,9 +160,9 @@ TEST_P(PeerWatchBy, NoticesALossWhileRankZeroWaitsForTheLast) {
 INSTANTIATE_TEST_SUITE_P(Ways, PeerWatchBy, ::testing::Values(Way::kLocal, Way::kTcp),
                          [](const auto& way) { return way.param == Way::kLocal ? "Local" : "Tcp"; });
 
-/// A rank that sends hello with its activity to `endpoint`, and then nothing.
+/// Rank 1, which sends hello with its activity to `endpoint`, and then nothing.
 Descriptor silent_rank(const Endpoint& endpoint, const Hello& hello) {
-  Descriptor socket = connect_to(endpoint);
+  Descriptor socket = connect_to(endpoint, /*rank=*/1);
   EXPECT_TRUE(send_frame(socket, FrameKind::kHello, to_text(hello)));
   EXPECT_TRUE(send_frame(socket, FrameKind::kAlive, "decode, at all_reduce (operation 9)"));
   return socket;
@@ -161,7 +170,8 @@ Descriptor silent_rank(const Endpoint& endpoint, const Hello& hello) {
 
 struct Alone {
   explicit Alone(Duration silence) {
-    WatchOptions options{.rank = 0, .size = 2, .host = "a", .silence = silence, .activity = {}, .on_end = {}};
+    WatchOptions options{.rank = 0, .size = 2, .host = "a", .silence = silence};
+    options.on_refused = [this](const std::string& line) { ears.note_refused(line); };
     options.on_end = [this](const Error& error) { ears.hear(error); };
     watch = PeerWatch::host(std::move(options), endpoint_of(Way::kTcp)).value();
   }
@@ -171,7 +181,7 @@ struct Alone {
 
 TEST(PeerWatch, CallsARankLostThatIsConnectedButSilent) {
   Alone zero(milliseconds(300));
-  const Descriptor socket = silent_rank(zero.watch->endpoint(), {.rank = 1, .size = 2, .token = kToken, .host = "b"});
+  const Descriptor socket = silent_rank(zero.watch->endpoint(), {.rank = 1, .size = 2, .host = "b"});
   const Error error = zero.ears.wait();
   EXPECT_EQ(error.origin_rank, 1);
   EXPECT_THAT(error.message, HasSubstr("rank 1 on host b was lost: found no sign of life for 0."));
@@ -180,23 +190,28 @@ TEST(PeerWatch, CallsARankLostThatIsConnectedButSilent) {
 
 TEST(PeerWatch, DoesNotListenToAStranger) {
   Alone zero(Duration::zero());
-  const Descriptor stranger = silent_rank(zero.watch->endpoint(), {.rank = 1, .size = 2, .token = 78, .host = "b"});
+  Endpoint guessed = zero.watch->endpoint();
+  guessed.secret = std::string(64, 'x');
+  EXPECT_FALSE(connect_to(guessed, /*rank=*/1).is_open());
+  // A rank that holds the secret, but says that it is another.
+  const Descriptor other = silent_rank(zero.watch->endpoint(), {.rank = 0, .size = 2, .host = "b"});
   EXPECT_FALSE(zero.watch->wait_joined(kShort));
   EXPECT_THAT(zero.watch->missing(), ElementsAre(1));
-  const Descriptor rank = silent_rank(zero.watch->endpoint(), {.rank = 1, .size = 2, .token = kToken, .host = "b"});
+  EXPECT_THAT(zero.ears.refused(), ElementsAre(HasSubstr("found the hello of another run")));
+  const Descriptor rank = silent_rank(zero.watch->endpoint(), {.rank = 1, .size = 2, .host = "b"});
   EXPECT_TRUE(zero.watch->wait_joined(kSoon));
   EXPECT_THAT(zero.watch->missing(), IsEmpty());
 }
 
 TEST(PeerWatch, SaysThatItCannotListenThere) {
-  const auto watch = PeerWatch::host({}, {.local = {}, .host = "192.0.2.1", .port = 0, .token = 0});
+  const auto watch = PeerWatch::host({}, {.local = {}, .host = "192.0.2.1", .port = 0, .secret = {}});
   ASSERT_FALSE(watch.has_value());
   EXPECT_EQ(watch.error().kind, ErrorKind::kUnavailable);
   EXPECT_THAT(watch.error().message, HasSubstr("192.0.2.1"));
 }
 
 TEST(Endpoint, IsTheSameAfterItsText) {
-  for (const Endpoint& endpoint : {Endpoint{"name", "", 0, 5}, Endpoint{"", "host", 1234, 6}}) {
+  for (const Endpoint& endpoint : {Endpoint{"name", "", 0, ""}, Endpoint{"", "host", 1234, ""}}) {
     EXPECT_EQ(parse_endpoint(to_text(endpoint)).value(), endpoint);
   }
   EXPECT_FALSE(parse_endpoint("nothing").has_value());

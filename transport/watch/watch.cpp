@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/rank_listener.h"
 #include "transport/watch/wire.h"
 
 namespace lockstep::transport::watch {
@@ -28,6 +29,7 @@ TimePoint now() { return SteadyClock().now(); }
 /// A connection to another rank.
 struct Peer {
   Descriptor socket;
+  int proven_rank = 0;
   int rank = -1;  // until its hello
   std::string host;
   std::string activity;  // as last reported
@@ -63,8 +65,8 @@ class PeerWatch::Impl {
   Impl(WatchOptions options, Endpoint endpoint, Descriptor listener)
       : options_(std::move(options)),
         endpoint_(std::move(endpoint)),
-        listener_(std::move(listener)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        listener_(make_listener(std::move(listener))),
         thread_([this] { run(); }) {}
 
   ~Impl() {
@@ -144,6 +146,15 @@ class PeerWatch::Impl {
  private:
   bool is_first() const { return options_.rank == 0; }
 
+  std::unique_ptr<RankListener> make_listener(Descriptor listening) const {
+    if (!listening.is_open()) return nullptr;
+    return std::make_unique<RankListener>(std::move(listening),
+                                          RankListenerOptions{.secret = endpoint_.secret,
+                                                              .size = options_.size,
+                                                              .purpose = ConnectionPurpose::kWatch,
+                                                              .on_refused = options_.on_refused});
+  }
+
   void run() {
     while (true) {
       std::vector<pollfd> files;
@@ -181,7 +192,7 @@ class PeerWatch::Impl {
 
   std::vector<pollfd> watched_files() const {
     std::vector<pollfd> files{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-    if (listener_.is_open()) files.push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+    if (listener_ != nullptr) listener_->add_files(files);
     for (const auto& peer : peers_) files.push_back({.fd = peer->socket.get(), .events = POLLIN, .revents = 0});
     return files;
   }
@@ -192,7 +203,7 @@ class PeerWatch::Impl {
   }
 
   void connect() {
-    Descriptor socket = connect_to(endpoint_);
+    Descriptor socket = connect_to(endpoint_, options_.rank);
     if (!socket.is_open()) return;
     std::lock_guard lock(mutex_);
     has_connected_ = true;
@@ -207,16 +218,15 @@ class PeerWatch::Impl {
   }
 
   std::string own_hello() const {
-    return to_text(
-        Hello{.rank = options_.rank, .size = options_.size, .token = endpoint_.token, .host = options_.host});
+    return to_text(Hello{.rank = options_.rank, .size = options_.size, .host = options_.host});
   }
 
   void accept_all(TimePoint at) {
-    while (listener_.is_open()) {
-      Descriptor socket = accept_from(listener_, endpoint_);
-      if (!socket.is_open()) return;
+    if (listener_ == nullptr) return;
+    for (ProvenConnection& proven : listener_->take(at)) {
       auto peer = std::make_unique<Peer>();
-      peer->socket = std::move(socket);
+      peer->socket = std::move(proven.socket);
+      peer->proven_rank = proven.rank;
       peer->last_sign = at;
       peers_.push_back(std::move(peer));
     }
@@ -247,8 +257,7 @@ class PeerWatch::Impl {
 
   void welcome(Peer& peer, const std::string& text) {
     const auto hello = parse_hello(text);
-    const bool fits = hello && hello->token == endpoint_.token && hello->size == options_.size && hello->rank >= 0 &&
-                      hello->rank < options_.size && hello->rank != options_.rank;
+    const bool fits = hello && hello->size == options_.size && hello->rank == peer.proven_rank;
     const bool known = fits && std::ranges::find(met_, hello->rank) != met_.end();
     if (!fits || known) {
       peer.is_closed = true;
@@ -302,9 +311,9 @@ class PeerWatch::Impl {
 
   const WatchOptions options_;
   const Endpoint endpoint_;
-  const Descriptor listener_;
   const Descriptor wake_;
-  mutable std::mutex mutex_;  // of all below
+  const std::unique_ptr<RankListener> listener_;  // rank 0's
+  mutable std::mutex mutex_;                      // of all below
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<int> met_;  // ranks that said hello

@@ -23,14 +23,14 @@ namespace lockstep::transport::watch {
 /// Rank 0's address.
 struct Endpoint {
   std::string local;   // the name of an abstract Unix socket, when all ranks are on one host; empty: TCP
-  std::string host;    // TCP
-  uint16_t port = 0;   // TCP
-  uint64_t token = 0;  // secret that a connecting rank must send
+  std::string host;    // of TCP: a numeric address
+  uint16_t port = 0;   // of TCP
+  std::string secret;  // that a connecting rank has to prove; not in the text
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };
 
-/// One line, for a `Bootstrap` to carry.
+/// One line without the secret, for a `Bootstrap` to carry.
 std::string to_text(const Endpoint& endpoint);
 /// Fails with `kFailedPrecondition` on a text that `to_text` did not make.
 Result<Endpoint> parse_endpoint(const std::string& text);
@@ -47,9 +47,10 @@ struct Presence {
 struct WatchOptions {
   int rank = 0;
   int size = 1;
-  std::string host;                          // of this rank, for messages
-  Duration silence{};                        // a peer without a heartbeat for this long is lost; 0: never
-  std::function<std::string()> activity;     // this rank's activity: "load, at exchange (operation 4)"
+  std::string host;                                    // of this rank, for messages
+  Duration silence{};                                  // a peer without a heartbeat for this long is lost; 0: never
+  std::function<std::string()> activity;               // this rank's activity: "load, at exchange (operation 4)"
+  std::function<void(const std::string&)> on_refused;  // gets lines for a log: rank 0 has refused connections
   std::function<void(const Error&)> on_end;  // the job has failed elsewhere: called once, on the watch's thread
   Duration beat() const;                     // between two heartbeats; 0: none
 };
@@ -62,7 +63,7 @@ class PeerWatch {
   /// For every other rank; tries to connect until it is destroyed.
   static std::unique_ptr<PeerWatch> join(WatchOptions options, Endpoint endpoint);
 
-  /// Does not wait for peers, except for a running connection attempt (a second).
+  /// Does not wait for peers, except for a running connection attempt (two seconds).
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;

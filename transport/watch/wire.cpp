@@ -1,9 +1,6 @@
 #include "transport/watch/wire.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,60 +9,33 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <sstream>
 
 #include "runtime/core/error_kinds.h"
+#include "transport/handshake.h"
+#include "transport/network.h"
 
 namespace lockstep::transport::watch {
 namespace {
 
 constexpr uint32_t kLongestFrame = 1 << 20;
+constexpr auto kConnectLimit = std::chrono::seconds(1);
 constexpr size_t kLongestText = 1 << 16;  // of an error: the size that a socket accepts at once
 
-struct SocketAddress {
-  sockaddr_storage storage{};
+struct LocalAddress {
+  sockaddr_un unix_address{};
   socklen_t bytes = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&unix_address); }
 };
 
 /// An abstract name begins with a zero byte and leaves nothing in the file system.
-SocketAddress local_address(const std::string& name) {
-  SocketAddress address;
-  auto* const unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
-  unix_address->sun_family = AF_UNIX;
-  const size_t length = std::min(name.size(), sizeof unix_address->sun_path - 1);
-  std::memcpy(unix_address->sun_path + 1, name.data(), length);
+LocalAddress local_address(const std::string& name) {
+  LocalAddress address;
+  address.unix_address.sun_family = AF_UNIX;
+  const size_t length = std::min(name.size(), sizeof address.unix_address.sun_path - 1);
+  std::memcpy(address.unix_address.sun_path + 1, name.data(), length);
   address.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   return address;
-}
-
-/// The addresses of a host, the usual one first.
-std::vector<SocketAddress> tcp_addresses(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG;
-  addrinfo* found = nullptr;
-  std::vector<SocketAddress> addresses;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return addresses;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &freeaddrinfo);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    SocketAddress address;
-    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
-    address.bytes = at->ai_addrlen;
-    addresses.push_back(address);
-  }
-  return addresses;
-}
-
-std::vector<SocketAddress> addresses_of(const Endpoint& endpoint) {
-  if (!endpoint.local.empty()) return {local_address(endpoint.local)};
-  return tcp_addresses(endpoint.host, endpoint.port);
-}
-
-void send_at_once(const Descriptor& socket) {
-  const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails harmlessly on other sockets
 }
 
 bool is_of_this_user(const Descriptor& socket) {
@@ -83,14 +53,12 @@ Error cannot_listen(const Endpoint& endpoint, std::string_view why) {
 
 }  // namespace
 
-std::string to_text(const Hello& hello) {
-  return fmt::format("{} {} {} {}", hello.rank, hello.size, hello.token, hello.host);
-}
+std::string to_text(const Hello& hello) { return fmt::format("{} {} {}", hello.rank, hello.size, hello.host); }
 
 std::optional<Hello> parse_hello(const std::string& text) {
   Hello hello;
   std::istringstream stream(text);
-  if (!(stream >> hello.rank >> hello.size >> hello.token >> hello.host)) return std::nullopt;
+  if (!(stream >> hello.rank >> hello.size >> hello.host)) return std::nullopt;
   return hello;
 }
 
@@ -113,7 +81,7 @@ Error parse_error(const std::string& text) {
 }
 
 std::string to_text(const Endpoint& endpoint) {
-  return fmt::format("{} {} {} {}", endpoint.port, endpoint.token, endpoint.local.empty() ? "tcp" : "local",
+  return fmt::format("{} {} {}", endpoint.port, endpoint.local.empty() ? "tcp" : "local",
                      endpoint.local.empty() ? endpoint.host : endpoint.local);
 }
 
@@ -121,54 +89,44 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   std::istringstream stream(text);
   Endpoint endpoint;
   std::string kind, name;
-  if (stream >> endpoint.port >> endpoint.token >> kind >> name) {
+  if (stream >> endpoint.port >> kind >> name) {
     (kind == "local" ? endpoint.local : endpoint.host) = name;
     return endpoint;
   }
   return Error{ErrorKind::kFailedPrecondition,
-               fmt::format("[transport/watch] cannot read where rank 0 listens: found '{}', expected port, token and "
-                           "host; start the same program on every rank",
+               fmt::format("[transport/watch] cannot read where rank 0 listens: found '{}', expected port and host; "
+                           "start the same program on every rank",
                            text)};
 }
 
 Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port) {
-  for (const SocketAddress& address : addresses_of(endpoint)) {
-    Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.is_open() || bind(socket.get(), address.get(), address.bytes) != 0 ||
-        listen(socket.get(), SOMAXCONN) != 0) {
-      continue;
-    }
-    SocketAddress bound;
-    bound.bytes = sizeof bound.storage;
-    getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes);
-    const bool is_v6 = bound.storage.ss_family == AF_INET6;
-    if (is_v6) port = ntohs(reinterpret_cast<const sockaddr_in6*>(&bound.storage)->sin6_port);
-    if (bound.storage.ss_family == AF_INET)
-      port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
-    return socket;
+  if (endpoint.local.empty()) {
+    auto listening = listen_on_free_port(endpoint.host);
+    if (!listening.has_value()) return cannot_listen(endpoint, listening.error().message);
+    port = listening.value().port;
+    return std::move(listening.value().socket);
   }
-  return cannot_listen(endpoint, std::strerror(errno));
-}
-
-Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint) {
-  Descriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket.is_open()) return socket;
-  if (!endpoint.local.empty() && !is_of_this_user(socket)) return Descriptor();
-  send_at_once(socket);
+  const LocalAddress address = local_address(endpoint.local);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool listens =
+      socket.is_open() && bind(socket.get(), address.get(), address.bytes) == 0 && listen(socket.get(), SOMAXCONN) == 0;
+  if (!listens) return cannot_listen(endpoint, std::strerror(errno));
   return socket;
 }
 
-Descriptor connect_to(const Endpoint& endpoint) {
-  for (const SocketAddress& address : addresses_of(endpoint)) {
-    Descriptor socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const timeval second{.tv_sec = 1, .tv_usec = 0};
-    setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);  // bounds connect, too
-    if (!socket.is_open() || connect(socket.get(), address.get(), address.bytes) != 0) continue;
-    if (!endpoint.local.empty() && !is_of_this_user(socket)) continue;
-    send_at_once(socket);
-    return socket;
+Descriptor connect_to(const Endpoint& endpoint, int rank) {
+  const ConnectionClaim claim{.purpose = ConnectionPurpose::kWatch, .rank = rank};
+  if (endpoint.local.empty()) {
+    auto connected = connect_to_rank_0(endpoint.host, endpoint.port, endpoint.secret, claim, kConnectLimit);
+    return connected.has_value() ? std::move(connected).value() : Descriptor();
   }
-  return Descriptor();
+  const LocalAddress address = local_address(endpoint.local);
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval second{.tv_sec = 1, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);  // bounds connect, too
+  const bool is_there = socket.is_open() && connect(socket.get(), address.get(), address.bytes) == 0 &&
+                        is_of_this_user(socket) && prove(socket, endpoint.secret, claim, kConnectLimit).has_value();
+  return is_there ? std::move(socket) : Descriptor();
 }
 
 bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text) {

@@ -24,11 +24,10 @@ struct Frame {
   std::string text;
 };
 
-/// The first message of a rank.
+/// The first message of a rank, after the handshake.
 struct Hello {
   int rank = 0;
   int size = 1;
-  uint64_t token = 0;
   std::string host;
 };
 std::string to_text(const Hello& hello);
@@ -42,12 +41,9 @@ Error parse_error(const std::string& text);
 /// Fails with `kUnavailable`.
 Result<Descriptor> listen_at(const Endpoint& endpoint, uint16_t& port);
 
-/// The next connection of this user, non-blocking; empty when there is none.
-Descriptor accept_from(const Descriptor& listener, const Endpoint& endpoint);
-
-/// A connection to `endpoint`, tried for at most a second; empty without an answer.
-/// @blocking
-Descriptor connect_to(const Endpoint& endpoint);
+/// A connection to `endpoint` on which `rank` has proved the endpoint's secret; tried for at most a second, empty
+/// without an answer. @blocking
+Descriptor connect_to(const Endpoint& endpoint, int rank);
 
 /// Sends without blocking; false when the connection is broken.
 bool send_frame(const Descriptor& socket, FrameKind kind, std::string_view text);

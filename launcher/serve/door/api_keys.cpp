@@ -1,9 +1,10 @@
 #include "launcher/serve/door/api_keys.h"
 
 #include <fmt/format.h>
-#include <openssl/crypto.h>
 
 #include <algorithm>
+
+#include "runtime/core/secret.h"
 
 namespace lockstep::serve {
 namespace {
@@ -54,7 +55,7 @@ Result<ApiKeys> ApiKeys::parse(std::string_view text, std::string_view origin) {
 bool ApiKeys::has(std::string_view key) const {
   bool found = false;
   for (const std::string& own : keys_) {
-    found |= own.size() == key.size() && CRYPTO_memcmp(own.data(), key.data(), key.size()) == 0;
+    found |= is_equal_secret(key, own);
   }
   return found;
 }

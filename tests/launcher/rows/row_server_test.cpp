@@ -138,15 +138,25 @@ TEST_F(RowServerTest, AClientNoticesThatTheServerIsGone) {
 TEST_F(RowServerTest, AStrangerGetsNothing) {
   shared_ = std::make_unique<SharedRows>(
       results_, 1, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
-  auto server = RowServer::open(*shared_, {}, 100, {.host = "127.0.0.1", .secret = "of the job"});
+  std::vector<std::string> refused;
+  auto server = RowServer::open(*shared_, {.rows = 1}, 100, {.host = "127.0.0.1", .secret = "of the job"},
+                                [&](const std::string& line) { refused.push_back(line); });
   ASSERT_TRUE(server.has_value()) << server.error().message;
   RowAddress address = server.value()->address();
   EXPECT_GT(address.port, 0);
-  EXPECT_TRUE(RowClient::connect(address, 0).has_value());
-  address.secret = "of the Job";
-  EXPECT_EQ(RowClient::connect(address, 0).error().kind, ErrorKind::kPeerLost);
-  address.secret = "";
-  EXPECT_EQ(RowClient::connect(address, 0).error().kind, ErrorKind::kPeerLost);
+  for (const char* other : {"of the Job", ""}) {
+    RowAddress guessed = address;
+    guessed.secret = other;
+    EXPECT_EQ(RowClient::connect(guessed, 1).error().kind, ErrorKind::kUnavailable);
+  }
+  {
+    const auto group = RowClient::connect(address, 1);
+    ASSERT_TRUE(group.has_value()) << group.error().message;
+    EXPECT_EQ(group.value()->next(), Row(0));
+  }
+  server.value().reset();
+  ASSERT_FALSE(refused.empty());
+  EXPECT_THAT(refused.front(), ::testing::HasSubstr("found the hello of another run"));
 }
 
 }  // namespace
