@@ -102,6 +102,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/engine/include/lockstep" DESTINATION "$
 foreach(header IN ITEMS
         runtime/checkpoint/model_spec.h
         runtime/checkpoint/quantised_copy.h
+        runtime/checkpoint/verified_model.h
         runtime/checkpoint/weight_formats.h
         runtime/constraint/constraint.h
         runtime/core/block_tree.h

@@ -90,6 +90,8 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   log_plan(member, plan, chosen);
   LOCKSTEP_TRY(const model::LoadedModel loaded, model::load(member, plan, options, *driver.value(), communicator));
 
+  const auto watch = model::watch_weights(member, loaded, options);
+
   member.phases().enter("session");
   LOCKSTEP_TRY_VOID(session_.open(member, {options.prefix_reuse, options.chunk_budget_ms}));
   shards::StepEngine& timed = observation.timed(*loaded.engine);

@@ -30,6 +30,7 @@ Result<int> run(const launcher::Command& command) {
     Result<int> operator()(const launcher::ControlCommand& c) const { return ended(launcher::control(c)); }
     Result<int> operator()(const launcher::TokenizeCommand& c) const { return ended(launcher::tokenize(c)); }
     Result<int> operator()(const launcher::QuantiseCommand& c) const { return ended(launcher::quantise(c)); }
+    Result<int> operator()(const launcher::VerifyCommand& c) const { return ended(launcher::verify(c)); }
     Result<int> operator()(const launcher::ExplainCommand& c) const { return ended(launcher::explain(c)); }
     Result<int> operator()(const launcher::PlanCommand& c) const { return ended(launcher::plan(c)); }
     Result<int> operator()(const launcher::BenchCommand& c) const {

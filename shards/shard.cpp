@@ -68,12 +68,12 @@ Shard::Shard(ShardGraphs graphs, const ShardOptions& options, device::Communicat
 }
 
 Result<std::unique_ptr<Shard>> Shard::create(ShardGraphs graphs, const ShardOptions& options, device::Backend& backend,
-                                             device::Communicator* communicator, const WeightSource& source) {
+                                             device::Communicator* communicator, const WeightSource& source,
+                                             PartSums* sums) {
   LOCKSTEP_TRY_VOID(options.validate());
   std::unique_ptr<Shard> shard(new Shard(std::move(graphs), options, communicator));
   LOCKSTEP_TRY(shard->store_, backend.make_store(shard->graphs_.steps()));
-  LOCKSTEP_TRY(shard->replicated_,
-               load_weights(shard->graphs_.decode.front(), shard->graphs_.tensors, source, *shard->store_));
+  LOCKSTEP_TRY_VOID(load_weights(shard->graphs_.decode.front(), shard->graphs_.tensors, source, *shard->store_, sums));
   LOCKSTEP_TRY_VOID(shard->compile(backend));
   shard->states_ = std::make_unique<SlotStates>(*shard->store_, options.slots, shard->graphs_.vocabulary());
   return shard;
@@ -162,6 +162,14 @@ Result<void> Shard::write_step(StepTag tag) {
   return states_->write_step(tag, stop_scratch_);
 }
 
+void Shard::note_rows(std::span<const int32_t> ids, std::span<const int32_t> slots,
+                      std::span<const int32_t> positions) {
+  for (size_t row = 0; row < ids.size(); ++row) {
+    if (slots[row] < 0) continue;
+    states_->note(SlotId(slots[row]), static_cast<uint32_t>(ids[row]) | uint64_t{static_cast<uint32_t>(positions[row])} << 32);
+  }
+}
+
 void Shard::time_device() {
   for (const auto& executable : executables_) executable->time_device();
 }
@@ -190,6 +198,11 @@ Result<StepOutput> Shard::prefill(const PrefillRows& rows, StepTag tag) {
   inputs.set(rows.ids, rows.slot, rows.position);
   std::ranges::copy(rows.logit_rows, inputs.logit_rows.begin());
   inputs.set_embeddings(rows);
+  note_rows(rows.ids, rows.slot, rows.position);
+  if (!rows.embeddings.empty()) {
+    const auto bytes = std::as_bytes(std::span(rows.embeddings));
+    states_->note(SlotId(rows.slot.front()), sum_of_rows(bytes, std::ssize(bytes), {}).mixed);
+  }
   for (size_t slot = 0; slot < rows.logit_rows.size(); ++slot) {
     if (rows.logit_rows[slot] >= 0) LOCKSTEP_TRY_VOID(states_->activate(SlotId(static_cast<int32_t>(slot))));
   }
@@ -206,6 +219,8 @@ Result<ScoreOutput> Shard::score(const ScoreRows& rows, StepTag tag) {
   for (size_t row = 0; row < rows.slot.size(); ++row) {  // compared between ranks: a slot's last row
     inputs.logit_rows[static_cast<size_t>(rows.slot[row])] = static_cast<int32_t>(row);
   }
+  note_rows(rows.ids, rows.slot, rows.position);
+  note_rows(rows.targets, rows.slot, rows.position);
   LOCKSTEP_TRY_VOID(write_step(tag));
   const int64_t last = rows.position.empty() ? 0 : std::ranges::max(rows.position);
   const size_t chosen = graphs_.score.size() > 1 ? smallest_bucket(options_.token_buckets, last + 1) : 0;
@@ -261,6 +276,7 @@ Result<StepOutput> Shard::verify(std::span<const int32_t> drafted, StepTag tag) 
       if (i + 1 < width) id = drafted[static_cast<size_t>(slot * options_.drafts + i)];
     }
   }
+  note_rows(inputs.ids, inputs.slot, inputs.position);
   LOCKSTEP_TRY_VOID(write_step(tag));
   const bool is_bucketed = graphs_.verify.size() > 1;
   const size_t chosen = is_bucketed ? smallest_bucket(options_.token_buckets, longest) : 0;

@@ -25,10 +25,11 @@ namespace lockstep::shards {
 class Shard final : public StepEngine {
  public:
   /// Reserves memory, loads weights from `source` and compiles all graphs. `backend` and `communicator` (may be null
-  /// in a group of one) outlive the shard. Not collective: the first message is sent by the first step.
+  /// in a group of one) outlive the shard; `sums` (may be null) sums the weights that are read. Not collective: the
+  /// first message is sent by the first step.
   static Result<std::unique_ptr<Shard>> create(ShardGraphs graphs, const ShardOptions& options,
                                                device::Backend& backend, device::Communicator* communicator,
-                                               const WeightSource& source);
+                                               const WeightSource& source, PartSums* sums = nullptr);
 
   int64_t slots() const override { return options_.slots; }
   int64_t chunk() const override { return options_.chunk; }
@@ -70,8 +71,6 @@ class Shard final : public StepEngine {
   const ShardGraphs& graphs() const { return graphs_; }
   const ShardOptions& options() const { return options_; }
   device::Store& store() { return *store_; }
-  /// Fingerprint of the tensors that this rank holds whole.
-  const std::vector<TensorFingerprint>& replicated_tensors() const { return replicated_; }
   /// Replays of each graph so far, in the order of `graphs().all()`.
   const std::vector<int64_t>& replays() const { return replays_; }
   /// The compiled graphs, in the same order.
@@ -89,6 +88,8 @@ class Shard final : public StepEngine {
   Result<void> copy_slot(const SlotCopy& copy);
   Result<void> copy_cache(const SlotCopy& copy, int64_t tokens);
   Result<void> write_step(StepTag tag);
+  /// Adds the rows of a step to what ranks compare: they are inputs, which a wrong sum would make equal again.
+  void note_rows(std::span<const int32_t> ids, std::span<const int32_t> slots, std::span<const int32_t> positions);
   Result<size_t> decode_graph() const;
   Result<StepOutput> run(size_t executable, std::span<const device::HostTensor> inputs);
 
@@ -101,7 +102,6 @@ class Shard final : public StepEngine {
   std::unique_ptr<device::Store> store_;
   std::vector<std::unique_ptr<device::Executable>> executables_;  // in the order of `graphs_.all()`
   std::vector<int64_t> replays_;                                  // likewise
-  std::vector<TensorFingerprint> replicated_;
   std::unique_ptr<SlotStates> states_;
 
   std::vector<PrefillSize> prefill_sizes_;           // of the prefill graphs

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/core/check.h"
 #include "runtime/core/hash.h"
@@ -49,7 +50,8 @@ SlotStates::SlotStates(device::Store& store, int64_t slots, int64_t vocabulary)
       seed_(find(store, "seed")),
       eos_(find(store, "eos")),
       long_rope_(store.find_state("long_rope")),
-      seen_row_(static_cast<size_t>(vocabulary)) {}
+      seen_row_(static_cast<size_t>(vocabulary)),
+      hashes_(static_cast<size_t>(slots)) {}
 
 template <typename T>
 Result<void> SlotStates::write(device::StateId state, SlotId slot, std::span<const T> row) {
@@ -93,7 +95,17 @@ Result<void> SlotStates::open(SlotId slot, const SlotParameters& parameters) {
   LOCKSTEP_TRY_VOID(write<int32_t>(seed_, slot, packed.seed));
   LOCKSTEP_TRY_VOID(write<int32_t>(eos_, slot, packed.eos));
   if (long_rope_) LOCKSTEP_TRY_VOID(write_one(*long_rope_, slot, parameters.long_rope ? 1 : 0));
-  return write_one(parameter_hash_, slot, hash_of(parameters));
+  int32_t& hash = hashes_.at(static_cast<size_t>(slot.value));
+  hash = hash_of(parameters);
+  return write_one(parameter_hash_, slot, hash);
+}
+
+void SlotStates::note(SlotId slot, uint64_t value) {
+  int32_t& hash = hashes_.at(static_cast<size_t>(slot.value));
+  uint64_t mixed = (value ^ (uint64_t{static_cast<uint32_t>(hash)} << 32)) * 0x9e3779b97f4a7c15ull;
+  mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93ull;
+  hash = static_cast<int32_t>(mixed >> 32);
+  has_noted_ = true;
 }
 
 Result<void> SlotStates::close(SlotId slot) {
@@ -103,7 +115,10 @@ Result<void> SlotStates::close(SlotId slot) {
 
 Result<void> SlotStates::begin_with(SlotId slot, std::span<const int32_t> ids) {
   std::ranges::fill(seen_row_, uint8_t{0});
-  for (const int32_t id : ids) seen_row_.at(static_cast<size_t>(id)) = 1;
+  for (const int32_t id : ids) {
+    seen_row_.at(static_cast<size_t>(id)) = 1;
+    note(slot, static_cast<uint64_t>(id));
+  }
   LOCKSTEP_TRY_VOID(write<uint8_t>(seen_, slot, seen_row_));
   return write_one(length_, slot, static_cast<int32_t>(ids.size()));
 }
@@ -141,6 +156,7 @@ Result<void> SlotStates::copy(SlotId src, SlotId dst) {
     LOCKSTEP_TRY(progress.output_index, read_one(output_index_, dst));
   }
   LOCKSTEP_TRY_VOID(set_progress(dst, progress));
+  note(dst, static_cast<uint64_t>(src.value));
   const auto bytes = static_cast<int64_t>(seen_row_.size());
   LOCKSTEP_TRY_VOID(store_.read_state(seen_, src.value * bytes, std::as_writable_bytes(std::span(seen_row_))));
   return write<uint8_t>(seen_, dst, seen_row_);
@@ -157,6 +173,9 @@ Result<void> SlotStates::copy_seen(const SlotStates& from, SlotId slot) {
 Result<void> SlotStates::write_step(StepTag tag, std::span<const int32_t> stop_requests) {
   const int32_t step[2] = {tag.schedule, tag.step};
   LOCKSTEP_TRY_VOID(store_.write_state(step_, 0, std::as_bytes(std::span(step))));
+  if (std::exchange(has_noted_, false)) {
+    LOCKSTEP_TRY_VOID(store_.write_state(parameter_hash_, 0, std::as_bytes(std::span(hashes_))));
+  }
   return store_.write_state(stop_request_, 0, std::as_bytes(stop_requests));
 }
 

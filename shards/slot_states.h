@@ -51,7 +51,11 @@ class SlotStates {
   /// Copies the seen ids of another store's slot.
   Result<void> copy_seen(const SlotStates& from, SlotId slot);
 
-  /// Writes the step's number and the stop requests, i32 [slots].
+  /// Adds a value that each rank has received for `slot`, such as a token of its prompt, to what the ranks compare in
+  /// the next step and all later ones of the slot.
+  void note(SlotId slot, uint64_t value);
+
+  /// Writes the step's number, the noted values and the stop requests, i32 [slots].
   Result<void> write_step(StepTag tag, std::span<const int32_t> stop_requests);
 
   /// The checksum for the ranks' agreement on the step before `tag`.
@@ -70,6 +74,8 @@ class SlotStates {
   device::StateId draw_numbers_, draw_integers_, seed_, eos_;
   std::optional<device::StateId> long_rope_;  // of longrope models
   std::vector<uint8_t> seen_row_;             // [vocabulary]: scratch
+  std::vector<int32_t> hashes_;               // [slots]: of parameters and noted values
+  bool has_noted_ = false;                    // since they were written
 };
 
 }  // namespace lockstep::shards

@@ -4,23 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <deque>
+#include <vector>
 
 #include "runtime/core/hash.h"
 
 namespace lockstep::shards {
 namespace {
-
-bool is_whole(std::span<const Range> ranges, const Shape& whole) {
-  for (size_t axis = 0; axis < ranges.size(); ++axis) {
-    if (ranges[axis] != Range{0, whole[axis]}) return false;
-  }
-  return true;
-}
 
 // Random values, generated about as fast as weights are read from a file. The loops below are compiled for several
 // instruction sets; all give the same bits.
@@ -123,11 +115,12 @@ Result<void> RandomWeights::read(const std::string& tensor, const Shape& whole, 
 
 namespace {
 
-/// Reads the slices of a graph's weights, and takes fingerprints of tensors that the rank holds whole. Such a
-/// fingerprint is a sum over rows, so it does not depend on the number of rows per read or on the reader.
+/// Reads the slices of a graph's weights, and sums what it reads of wanted parts.
 class SliceReader final : public device::WeightReader {
  public:
-  SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors, const WeightSource& source);
+  /// Borrows everything; `sums` may be null.
+  SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors, const WeightSource& source,
+              PartSums* sums);
 
   Result<void> read(const graph::Value& weight, Range rows, std::span<std::byte> dst) const override;
   Result<void> read_codes(const graph::Value& weight, const ColumnGroups& groups, Range rows,
@@ -136,21 +129,16 @@ class SliceReader final : public device::WeightReader {
   int64_t place_of(const graph::Value& weight) const override;
   void expect(const graph::Value& weight, Range rows) const override;
 
-  std::vector<TensorFingerprint> replicated() const;
-
  private:
-  struct Whole {
-    explicit Whole(std::string name) : tensor(std::move(name)) {}
-    std::string tensor;
-    std::atomic<uint64_t> sum = 0;
-  };
   const Shape& shape_of(const std::string& tensor) const;
-  Result<void> regroup(const std::string& tensor, const WeightFormat& wanted, const ColumnGroups& groups,
+  Result<void> read_elements(const graph::WeightSlice& slice, std::span<const Range> ranges, DType dtype,
+                             std::span<std::byte> dst) const;
+  Result<void> regroup(const graph::WeightSlice& slice, const WeightFormat& wanted, const ColumnGroups& groups,
                        std::span<const Range> ranges, const CodedRows& dst) const;
-  Result<void> quantise_rows(const std::string& tensor, const graph::Value& weight, const ColumnGroups& groups,
+  Result<void> quantise_rows(const graph::WeightSlice& slice, const graph::Value& weight, const ColumnGroups& groups,
                              std::span<const Range> ranges, const CodedRows& dst) const;
-  void note_read(const graph::WeightSlice& slice, int64_t first, int64_t rows,
-                 std::initializer_list<std::span<const std::byte>> parts) const;
+  /// The number of a slice whose parts are summed.
+  std::optional<int32_t> summed(const graph::WeightSlice& slice) const;
   /// Calls `visit(slice, ranges, rows)` for the part of each slice that lies in `rows` of the weight: `ranges` of its
   /// tensor, `rows` of the part.
   template <typename Visit>
@@ -158,19 +146,34 @@ class SliceReader final : public device::WeightReader {
 
   const std::map<std::string, Shape>& tensors_;
   const WeightSource& source_;
-  mutable std::deque<Whole> whole_;
-  std::map<const graph::WeightSlice*, Whole*> whole_of_;
+  PartSums* const sums_;
+  std::map<const graph::WeightSlice*, int32_t> summed_;
 };
 
 SliceReader::SliceReader(const graph::Graph& graph, const std::map<std::string, Shape>& tensors,
-                         const WeightSource& source)
-    : tensors_(tensors), source_(source) {
-  if (graph.ranks == 1) return;  // no other rank to compare with
+                         const WeightSource& source, PartSums* sums)
+    : tensors_(tensors), source_(source), sums_(sums) {
+  if (sums == nullptr) return;
+  int32_t number = 0;  // as in `parts_of`
   for (const graph::ValueId id : graph.values_of(graph::ValueKind::kWeight)) {
     for (const graph::WeightSlice& slice : graph.value(id).slices) {
-      if (is_whole(slice.range, shape_of(slice.tensor))) whole_of_[&slice] = &whole_.emplace_back(slice.tensor);
+      if (sums->wants(number)) summed_.emplace(&slice, number);
+      ++number;
     }
   }
+}
+
+std::optional<int32_t> SliceReader::summed(const graph::WeightSlice& slice) const {
+  const auto found = summed_.find(&slice);
+  return found == summed_.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Reads a part of a slice as elements.
+Result<void> SliceReader::read_elements(const graph::WeightSlice& slice, std::span<const Range> ranges, DType dtype,
+                                        std::span<std::byte> dst) const {
+  LOCKSTEP_TRY_VOID(source_.read(slice.tensor, shape_of(slice.tensor), ranges, dtype, dst));
+  if (const auto number = summed(slice)) sums_->add_elements(*number, dst, dtype, ranges);
+  return ok();
 }
 
 const Shape& SliceReader::shape_of(const std::string& tensor) const {
@@ -204,9 +207,7 @@ Result<void> SliceReader::read(const graph::Value& weight, Range rows, std::span
   return for_slices(weight, rows, [&](const auto& slice, const std::vector<Range>& ranges, Range part) -> Result<void> {
     const std::span<std::byte> bytes = dst.subspan(static_cast<size_t>(part.begin - rows.begin) * row_bytes,
                                                    static_cast<size_t>(part.size()) * row_bytes);
-    LOCKSTEP_TRY_VOID(source_.read(slice.tensor, shape_of(slice.tensor), ranges, weight.type.dtype, bytes));
-    note_read(slice, ranges.empty() ? 0 : ranges[0].begin, part.size(), {bytes});
-    return ok();
+    return read_elements(slice, ranges, weight.type.dtype, bytes);
   });
 }
 
@@ -220,20 +221,16 @@ Result<void> SliceReader::read_codes(const graph::Value& weight, const ColumnGro
   };
   return for_slices(weight, rows, [&](const auto& slice, const std::vector<Range>& ranges, Range part) -> Result<void> {
     const CodedRows own{part_of(dst.codes, part), part_of(dst.scales, part), part_of(dst.offsets, part)};
-    if (source_.format_of(slice.tensor)) {
-      LOCKSTEP_TRY_VOID(regroup(slice.tensor, *weight.format, groups, ranges, own));
-    } else {
-      LOCKSTEP_TRY_VOID(quantise_rows(slice.tensor, weight, groups, ranges, own));
-    }
-    note_read(slice, ranges[0].begin, part.size(),
-              {std::as_bytes(own.codes), std::as_bytes(own.scales), std::as_bytes(own.offsets)});
-    return ok();
+    return source_.format_of(slice.tensor) ? regroup(slice, *weight.format, groups, ranges, own)
+                                           : quantise_rows(slice, weight, groups, ranges, own);
   });
 }
 
 /// Reads codes of the source, and repeats the scale of each of its groups for the groups of the graph that it holds.
-Result<void> SliceReader::regroup(const std::string& tensor, const WeightFormat& wanted, const ColumnGroups& groups,
-                                  std::span<const Range> ranges, const CodedRows& dst) const {
+Result<void> SliceReader::regroup(const graph::WeightSlice& slice, const WeightFormat& wanted,
+                                  const ColumnGroups& groups, std::span<const Range> ranges,
+                                  const CodedRows& dst) const {
+  const std::string& tensor = slice.tensor;
   const WeightFormat stored = *source_.format_of(tensor);
   WeightFormat regrouped = stored;
   regrouped.group = wanted.group;
@@ -244,8 +241,9 @@ Result<void> SliceReader::regroup(const std::string& tensor, const WeightFormat&
   const auto per_row = static_cast<size_t>((columns.end + stored.group - 1) / stored.group - first);
   std::vector<float> scales(static_cast<size_t>(rows.size()) * per_row),
       offsets(dst.offsets.empty() ? 0 : scales.size());
-  LOCKSTEP_TRY_VOID(
-      source_.read_codes(tensor, shape_of(tensor), rows, columns, {dst.codes, std::span(scales), std::span(offsets)}));
+  const CodedRows read{dst.codes, std::span(scales), std::span(offsets)};
+  LOCKSTEP_TRY_VOID(source_.read_codes(tensor, shape_of(tensor), rows, columns, read));
+  if (const auto number = summed(slice)) sums_->add_codes(*number, read, stored, rows, columns);
   const auto count = static_cast<size_t>(groups.count());
   for (size_t group = 0; group < count; ++group) {
     const Range own = groups.of(static_cast<int64_t>(group));
@@ -261,12 +259,12 @@ Result<void> SliceReader::regroup(const std::string& tensor, const WeightFormat&
 }
 
 /// Quantises elements in the type of the model.
-Result<void> SliceReader::quantise_rows(const std::string& tensor, const graph::Value& weight,
+Result<void> SliceReader::quantise_rows(const graph::WeightSlice& slice, const graph::Value& weight,
                                         const ColumnGroups& groups, std::span<const Range> ranges,
                                         const CodedRows& dst) const {
   const auto rows = static_cast<size_t>(ranges[0].size()), width = static_cast<size_t>(groups.columns);
   std::vector<std::byte> elements(rows * width * size_of(weight.type.dtype));
-  LOCKSTEP_TRY_VOID(source_.read(tensor, shape_of(tensor), ranges, weight.type.dtype, elements));
+  LOCKSTEP_TRY_VOID(read_elements(slice, ranges, weight.type.dtype, elements));
   std::vector<float> row(width);
   const auto count = static_cast<size_t>(groups.count());
   for (size_t r = 0; r < rows; ++r) {
@@ -281,25 +279,6 @@ Result<void> SliceReader::quantise_rows(const std::string& tensor, const graph::
     }
   }
   return ok();
-}
-
-/// Adds `rows` rows, the first of which is row `first` of its tensor, to the fingerprint of a whole tensor. `parts` are
-/// what was read, row by row.
-void SliceReader::note_read(const graph::WeightSlice& slice, int64_t first, int64_t rows,
-                            std::initializer_list<std::span<const std::byte>> parts) const {
-  const auto whole = whole_of_.find(&slice);
-  if (whole == whole_of_.end()) return;
-  uint64_t sum = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    Fingerprint of_row;
-    of_row.add(first + row);
-    for (const std::span<const std::byte> part : parts) {
-      const size_t bytes = part.size() / static_cast<size_t>(rows);
-      of_row.add_bytes(part.subspan(static_cast<size_t>(row) * bytes, bytes));
-    }
-    sum += of_row.value();
-  }
-  whole->second->sum.fetch_add(sum, std::memory_order_relaxed);
 }
 
 int64_t SliceReader::rows_at_once(const graph::Value& weight) const {
@@ -319,20 +298,11 @@ void SliceReader::expect(const graph::Value& weight, Range rows) const {
   });
 }
 
-std::vector<TensorFingerprint> SliceReader::replicated() const {
-  std::vector<TensorFingerprint> fingerprints;
-  for (const Whole& whole : whole_) fingerprints.push_back({whole.tensor, whole.sum.load(std::memory_order_relaxed)});
-  return fingerprints;
-}
-
 }  // namespace
 
-Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
-                                                    const std::map<std::string, Shape>& tensors,
-                                                    const WeightSource& source, device::Store& store) {
-  const SliceReader reader(graph, tensors, source);
-  LOCKSTEP_TRY_VOID(store.load(graph, reader));
-  return reader.replicated();
+Result<void> load_weights(const graph::Graph& graph, const std::map<std::string, Shape>& tensors,
+                          const WeightSource& source, device::Store& store, PartSums* sums) {
+  return store.load(graph, SliceReader(graph, tensors, source, sums));
 }
 
 }  // namespace lockstep::shards

@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/device/backend.h"
 #include "runtime/graph/graph.h"
+#include "shards/part_sums.h"
 
 namespace lockstep::shards {
 
@@ -93,19 +94,9 @@ class RandomWeights final : public WeightSource {
                     std::span<std::byte> dst) const override;
 };
 
-/// The contents of a tensor that a rank has read whole. All such ranks must have the same fingerprint.
-struct TensorFingerprint {
-  std::string tensor;
-  uint64_t fingerprint = 0;
-
-  friend bool operator==(const TensorFingerprint&, const TensorFingerprint&) = default;
-};
-
-/// Reads every weight of `graph` from `source` into `store`.
-/// `tensors` gives the whole shape of every checkpoint tensor. Returns the fingerprints of the tensors that are not cut
-/// along any dimension (none in a group of one).
-Result<std::vector<TensorFingerprint>> load_weights(const graph::Graph& graph,
-                                                    const std::map<std::string, Shape>& tensors,
-                                                    const WeightSource& source, device::Store& store);
+/// Reads every weight of `graph` from `source` into `store`. `tensors` gives the whole shape of every checkpoint
+/// tensor. `sums` (may be null) sums the parts that it wants, of what `source` gives.
+Result<void> load_weights(const graph::Graph& graph, const std::map<std::string, Shape>& tensors,
+                          const WeightSource& source, device::Store& store, PartSums* sums = nullptr);
 
 }  // namespace lockstep::shards

@@ -15,9 +15,6 @@ Result<void> all_succeeded(transport::Bootstrap& bootstrap, const Result<void>& 
 /// Facts of the program itself, one a line; compared before any other exchange.
 std::string statement_of_program();
 
-/// The lines `name value` of `own` whose name every rank has. @collective @blocking
-Result<std::string> common_lines(transport::Bootstrap& bootstrap, const std::string& own);
-
 /// Returns rank 0's text on every rank. @collective @blocking
 Result<std::string> value_of_rank_0(transport::Bootstrap& bootstrap, const std::string& mine);
 

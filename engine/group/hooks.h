@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "actors/executor.h"
 #include "runtime/core/result.h"
+#include "runtime/device/backend.h"
 #include "runtime/device/communicator.h"
 #include "transport/bootstrap.h"
 
@@ -36,6 +38,10 @@ struct Hooks {
   std::function<void(int rank, const char* phase)> on_phase;                    // a phase has begun; may throw
   std::function<void(int rank, const actors::ExecutorStatus& status)> on_step;  // a step is about to run; may throw
   std::function<void(int rank, const RunningRank& running)> on_running;         // steps begin, or have ended
+  /// A rank has read a part of a tensor, which may be changed. Called by several threads.
+  std::function<void(int rank, const std::string& tensor, std::span<std::byte> read)> on_weights;
+  /// A rank has loaded its weights; they lie there until it ends.
+  std::function<void(int rank, const std::vector<device::ResidentWeight>& weights)> on_resident_weights;
   /// A rank's work has failed: returns the error to report. The first call of a rank records its end.
   std::function<Error(int rank, const Error& error)> settle;
   std::function<std::string(int rank)> activity;  // the rank's current activity, for other ranks' messages

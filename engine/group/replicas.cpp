@@ -73,6 +73,8 @@ Hooks for_launch_ranks(Hooks hooks, const Replica& replica) {
   hooks.on_phase = shifted(std::move(hooks.on_phase), first);
   hooks.on_step = shifted(std::move(hooks.on_step), first);
   hooks.on_running = shifted(std::move(hooks.on_running), first);
+  hooks.on_weights = shifted(std::move(hooks.on_weights), first);
+  hooks.on_resident_weights = shifted(std::move(hooks.on_resident_weights), first);
   hooks.activity = shifted(std::move(hooks.activity), first);
   hooks.bootstrap = shifted(std::move(hooks.bootstrap), first);
   hooks.communicator = shifted(std::move(hooks.communicator), first);

@@ -5,6 +5,7 @@
 
 #include "engine/group/member.h"
 #include "engine/model/plan.h"
+#include "engine/model/weight_watch.h"
 #include "runtime/device/backend.h"
 #include "runtime/device/communicator.h"
 #include "runtime/device/graph_register.h"
@@ -36,6 +37,11 @@ struct LoadedModel {
 /// Fails on every rank if it fails on one. `communicator` outlives the result. @collective @blocking
 Result<LoadedModel> load(group::Member& member, const Plan& plan, const EngineOptions& options,
                          const device::BackendDriver& driver, device::Communicator* communicator);
+
+/// Checks the loaded weights while the model runs, and ends the group where one changes. Null if that is switched off.
+/// `loaded` and `member` outlive it.
+std::unique_ptr<WeightWatch> watch_weights(group::Member& member, const LoadedModel& loaded,
+                                           const EngineOptions& options);
 
 /// Peak resident memory of this process (VmHWM of /proc/self/status, proc(5)); zero if unknown.
 Bytes peak_resident();

@@ -102,6 +102,7 @@ struct Commands {
   ControlCommand control;
   TokenizeCommand tokenize;
   QuantiseCommand quantise;
+  VerifyCommand verify;
   ExplainCommand explain;
   PlanCommand plan;
   BenchCommand bench;
@@ -126,6 +127,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_control(app, commands.control);
   add_tokenize(app, commands.tokenize);
   add_quantise(app, commands.quantise);
+  add_verify(app, commands.verify);
   add_explain(app, commands.explain);
   add_plan(app, commands.plan, commands.probe_mib);
   add_bench(app, commands.bench, commands.probe_mib);
@@ -168,6 +170,7 @@ Command chosen_command(const CLI::App& app, Commands commands) {
   if (app.got_subcommand("ctl")) return std::move(commands.control);
   if (app.got_subcommand("tokenize")) return std::move(commands.tokenize);
   if (app.got_subcommand("quantise")) return std::move(commands.quantise);
+  if (app.got_subcommand("verify")) return std::move(commands.verify);
   if (app.got_subcommand("explain")) return std::move(commands.explain);
   if (app.got_subcommand("doctor")) {
     if (commands.probe_mib > 0) commands.doctor.probe_bytes = Bytes(commands.probe_mib << 20);

@@ -10,6 +10,7 @@
 #include "launcher/commands/quantise.h"
 #include "launcher/commands/score.h"
 #include "launcher/commands/tokenize.h"
+#include "launcher/commands/verify.h"
 #include "launcher/generate/generate_command.h"
 #include "launcher/inspect/compile.h"
 #include "launcher/inspect/explain.h"
@@ -30,8 +31,8 @@ struct PrintedText {
 };
 
 using Command = std::variant<GenerateCommand, ScoreCommand, EngineCommand, ServeCommand, ControlCommand,
-                             TokenizeCommand, QuantiseCommand, ExplainCommand, PlanCommand, BenchCommand, SweepCommand,
-                             SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
+                             TokenizeCommand, QuantiseCommand, VerifyCommand, ExplainCommand, PlanCommand, BenchCommand,
+                             SweepCommand, SuperviseCommand, DoctorCommand, CompileCommand, ExportCommand, PrintedText>;
 
 /// Fails with `kInvalidArgument` whose message names the option and what it expects.
 Result<Command> parse_command_line(int argc, const char* const* argv);

@@ -25,6 +25,7 @@ void add_serve(CLI::App& parent, ServeCommand& command, std::vector<std::string>
 void add_control(CLI::App& parent, ControlCommand& command);
 void add_tokenize(CLI::App& parent, TokenizeCommand& command);
 void add_quantise(CLI::App& parent, QuantiseCommand& command);
+void add_verify(CLI::App& parent, VerifyCommand& command);
 void add_explain(CLI::App& parent, ExplainCommand& command);
 /// The caller fills in the words after "--".
 void add_supervise(CLI::App& parent, SuperviseCommand& command);

@@ -275,6 +275,12 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
                  "Folder for rank-R.json: the last operations of each rank, written when the job fails and on SIGUSR1")
       ->type_name("DIR");
   add_memory_budget(app, engine);
+  app.add_option("--check-weights-s", engine.check_weights_s,
+                 "Seconds in which each rank checks its weights in memory once, while it runs; 0: never "
+                 "(docs/failures.md)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
+      ->type_name("S");
   app.add_flag(
       "--strict,!--no-strict",
       [&engine](int64_t count) { engine.strictness = count > 0 ? Strictness::kStrict : Strictness::kLenient; },
@@ -282,8 +288,10 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
   app.add_option("--peer-detection", options.peer_detection, "off: do not notice lost ranks (for tests)")
       ->transform(one_of<Detection>({{"on", Detection::kOn}, {"off", Detection::kOff}}))
       ->type_name("HOW");
-  app.add_option("--fault", options.faults,
-                 "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N]: a rank fails on purpose (for tests)")
+  app.add_option(
+         "--fault", options.faults,
+         "rank=R,phase=NAME,kind=kill|stop|fail|memory|differ|flip[,tensor=NAME][,step=N]: a rank fails on purpose "
+         "(for tests)")
       ->type_name("FAULT");
 }
 

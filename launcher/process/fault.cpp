@@ -23,18 +23,17 @@ constexpr std::array<std::string_view, 15> kPhases = {"launch",  "bootstrap", "p
                                                       "compile", "agreement", "session", "probe",   "warm-up",
                                                       "run",     "prefill",   "decode",  "report",  "finish"};
 
-const std::map<std::string, FaultKind> kKinds = {{"kill", FaultKind::kKill},
-                                                 {"stop", FaultKind::kStop},
-                                                 {"fail", FaultKind::kFail},
-                                                 {"memory", FaultKind::kMemory},
-                                                 {"differ", FaultKind::kDiffer}};
+const std::map<std::string, FaultKind> kKinds = {{"kill", FaultKind::kKill},     {"stop", FaultKind::kStop},
+                                                 {"fail", FaultKind::kFail},     {"memory", FaultKind::kMemory},
+                                                 {"differ", FaultKind::kDiffer}, {"flip", FaultKind::kFlip}};
 
 Error unreadable(const std::string& text, std::string_view what) {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format(
-              "[launcher] --fault: found '{}', expected rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N] "
-              "with {}",
-              text, what)};
+  return {
+      ErrorKind::kInvalidArgument,
+      fmt::format(
+          "[launcher] --fault: found '{}', expected rank=R,phase=NAME,kind=kill|stop|fail|memory|differ[,step=N] or "
+          "rank=R,phase=load|prefill|decode,kind=flip,tensor=NAME[,step=N] with {}",
+          text, what)};
 }
 
 bool read_number(const std::string& text, int64_t& value) {
@@ -57,11 +56,21 @@ void strike(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kKill: std::raise(SIGKILL); return;
     case FaultKind::kStop: std::raise(SIGSTOP); return;
-    case FaultKind::kDiffer: return;
+    case FaultKind::kDiffer:
+    case FaultKind::kFlip: return;
     case FaultKind::kMemory: throw std::bad_alloc();
     case FaultKind::kFail:
       throw ThrownError({ErrorKind::kInternal,
                          fmt::format("[launcher] rank {} failed in {}, as --fault asked", fault.rank, fault.phase)});
+  }
+}
+
+/// Changes a weight that nothing else may write.
+void flip_in_memory(const std::string& name, const std::vector<device::ResidentWeight>& weights) {
+  for (const device::ResidentWeight& weight : weights) {
+    if (weight.name != name || weight.bytes.empty()) continue;
+    const_cast<std::byte&>(weight.bytes[weight.bytes.size() / 2]) ^= std::byte{1};
+    return;
   }
 }
 
@@ -83,7 +92,7 @@ Result<Fault> parse_fault(const std::string& text) {
     return unreadable(text, fmt::format("a phase of {}", fmt::join(kPhases, ", ")));
   }
   const auto kind = kKinds.find(parts["kind"]);
-  if (kind == kKinds.end()) return unreadable(text, "a kind of kill, stop, fail, memory, differ");
+  if (kind == kKinds.end()) return unreadable(text, "a kind of kill, stop, fail, memory, differ, flip");
   fault.kind = kind->second;
   if (fault.kind == FaultKind::kDiffer && !is_of_steps(fault.phase)) {
     return unreadable(text, "kind=differ in prefill or decode");
@@ -92,7 +101,14 @@ Result<Fault> parse_fault(const std::string& text) {
   if (has_step && (!is_of_steps(fault.phase) || !read_number(parts["step"], fault.step))) {
     return unreadable(text, "a step from 0 on of prefill or decode");
   }
-  if (parts.size() != (has_step ? 4 : 3)) return unreadable(text, "nothing else");
+  if ((fault.kind == FaultKind::kFlip) != parts.contains("tensor") ||
+      (fault.kind == FaultKind::kFlip && fault.phase != "load" && !is_of_steps(fault.phase))) {
+    return unreadable(text, "kind=flip in load, prefill or decode, and a tensor for it alone");
+  }
+  fault.tensor = parts["tensor"];
+  if (fault.tensor.empty()) parts.erase("tensor");
+  const size_t expected = 3 + (has_step ? 1 : 0) + (fault.tensor.empty() ? 0 : 1);
+  if (parts.size() != expected) return unreadable(text, "nothing else");
   return fault;
 }
 
@@ -102,11 +118,23 @@ Faults::Faults(std::vector<Fault> all, int rank) : own_(std::move(all)) {
 
 void Faults::at_phase(const char* phase) const {
   for (const Fault& fault : own_) {
-    if (fault.phase == phase && !is_of_steps(fault.phase)) strike(fault);
+    if (fault.phase == phase && !is_of_steps(fault.phase) && fault.kind != FaultKind::kFlip) strike(fault);
   }
 }
 
 bool Faults::may_differ() const { return std::ranges::find(own_, FaultKind::kDiffer, &Fault::kind) != own_.end(); }
+
+bool Faults::may_flip() const { return std::ranges::find(own_, FaultKind::kFlip, &Fault::kind) != own_.end(); }
+
+void Faults::at_weights(const std::string& tensor, std::span<std::byte> read) {
+  for (const Fault& fault : own_) {
+    if (fault.kind != FaultKind::kFlip || fault.phase != "load" || fault.tensor != tensor || read.empty()) continue;
+    std::lock_guard lock(flipped_->mutex);
+    if (!flipped_->tensors.insert(tensor).second) continue;
+    strike(fault);
+    read[read.size() / 2] ^= std::byte{1};
+  }
+}
 
 void Faults::at_step(const actors::ExecutorStatus& status) {
   const int64_t done = status.phase == actors::Phase::kPrefill ? status.prefill_steps : status.decode_steps;
@@ -114,6 +142,7 @@ void Faults::at_step(const actors::ExecutorStatus& status) {
     if (!is_of_steps(fault.phase) || fault.phase != to_string(status.phase) || fault.step != done) continue;
     differs_ = fault.kind == FaultKind::kDiffer;
     strike(fault);
+    if (fault.kind == FaultKind::kFlip) flip_in_memory(fault.tensor, weights_);
   }
 }
 

@@ -191,32 +191,44 @@ GroupOptions Process::group_options() {
 }
 
 group::Hooks Process::hooks() {
-  return {.on_group =
-              [this](group::State* group) {
-                std::lock_guard lock(mutex_);
-                group_ = group;
-              },
-          .on_phase = [this](int rank, const char* phase) { of(rank).enter_phase(phase); },
-          .on_step = [this](int rank, const actors::ExecutorStatus& status) { of(rank).begin_step(status); },
-          .on_running = [this](int rank, const group::RunningRank& running) { of(rank).set_running(running); },
-          .settle = [this](int rank, const Error& error) { return of(rank).settle(error); },
-          .activity = [this](int rank) { return of(rank).activity(); },
-          .on_lost =
-              [this] {
-                close_progress();
-                lifecycles_.front()->end_within(grace());
-              },
-          .bootstrap =
-              [this](int rank, std::unique_ptr<transport::Bootstrap> inner) {
-                RankLifecycle& own = of(rank);
-                return std::make_unique<RecordedBootstrap>(std::move(inner), own.recorder(), own.exchanges());
-              },
-          .communicator =
-              [this](int rank, std::unique_ptr<device::Communicator> inner) { return watched(rank, std::move(inner)); },
-          .phases_before = {{"exec", process_age_s()}},
-          .detection = ranks_.run.peer_detection == Detection::kOff ? group::PeerDetection::kOff : ranks_.detection,
-          .meeting = ranks_.meeting,
-          .shares_host = ranks_.run.first_rank.has_value()};
+  group::Hooks hooks{
+      .on_group =
+          [this](group::State* group) {
+            std::lock_guard lock(mutex_);
+            group_ = group;
+          },
+      .on_phase = [this](int rank, const char* phase) { of(rank).enter_phase(phase); },
+      .on_step = [this](int rank, const actors::ExecutorStatus& status) { of(rank).begin_step(status); },
+      .on_running = [this](int rank, const group::RunningRank& running) { of(rank).set_running(running); },
+      .settle = [this](int rank, const Error& error) { return of(rank).settle(error); },
+      .activity = [this](int rank) { return of(rank).activity(); },
+      .on_lost =
+          [this] {
+            close_progress();
+            lifecycles_.front()->end_within(grace());
+          },
+      .bootstrap =
+          [this](int rank, std::unique_ptr<transport::Bootstrap> inner) {
+            RankLifecycle& own = of(rank);
+            return std::make_unique<RecordedBootstrap>(std::move(inner), own.recorder(), own.exchanges());
+          },
+      .communicator = [this](int rank,
+                             std::unique_ptr<device::Communicator> inner) { return watched(rank, std::move(inner)); },
+      .phases_before = {{"exec", process_age_s()}},
+      .detection = ranks_.run.peer_detection == Detection::kOff ? group::PeerDetection::kOff : ranks_.detection,
+      .meeting = ranks_.meeting,
+      .shares_host = ranks_.run.first_rank.has_value()};
+  const bool may_flip =
+      std::ranges::any_of(lifecycles_, [](const auto& lifecycle) { return lifecycle->faults().may_flip(); });
+  if (may_flip) {
+    hooks.on_weights = [this](int rank, const std::string& tensor, std::span<std::byte> read) {
+      of(rank).faults().at_weights(tensor, read);
+    };
+    hooks.on_resident_weights = [this](int rank, const std::vector<device::ResidentWeight>& weights) {
+      of(rank).faults().set_weights(weights);
+    };
+  }
+  return hooks;
 }
 
 std::unique_ptr<device::Communicator> Process::watched(int rank, std::unique_ptr<device::Communicator> inner) {

@@ -94,6 +94,12 @@ class WeightReader {
   virtual void expect(const graph::Value& weight, Range rows) const = 0;
 };
 
+/// A weight as it lies in host memory, in one of its forms. Borrows both from the store.
+struct ResidentWeight {
+  std::string_view name;
+  std::span<const std::byte> bytes;
+};
+
 /// The full range of dimension 0 of a weight.
 inline Range rows_of(const graph::Value& weight) {
   return {0, weight.type.shape.rank() == 0 ? 1 : weight.type.shape[0]};
@@ -137,6 +143,9 @@ class Store {
   virtual const void* state_address(StateId state) const = 0;
 
   virtual MemoryReport memory() const = 0;
+
+  /// The loaded weights, whose bytes no longer change; empty in backends whose weights are not in host memory.
+  virtual std::vector<ResidentWeight> resident_weights() const { return {}; }
 };
 
 /// One compiled graph. Used by the executor's thread.

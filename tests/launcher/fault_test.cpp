@@ -19,6 +19,8 @@ using ::testing::MatchesRegex;
 
 TEST(Fault, IsReadFromItsParts) {
   EXPECT_EQ(parse_fault("rank=1,phase=load,kind=kill").value(), (Fault{1, "load", FaultKind::kKill, 0}));
+  EXPECT_EQ(parse_fault("rank=1,phase=load,kind=flip,tensor=lm_head.weight").value(),
+            (Fault{1, "load", FaultKind::kFlip, 0, "lm_head.weight"}));
   EXPECT_EQ(parse_fault("kind=memory,step=7,phase=decode,rank=0").value(), (Fault{0, "decode", FaultKind::kMemory, 7}));
 }
 
@@ -31,6 +33,9 @@ TEST(Fault, NamesWhatCannotBeRead) {
       {"rank=1,phase=load,kind=kill,step=1", "a step"},
       {"rank=1,phase=decode,kind=kill,step=x", "a step"},
       {"rank=1,phase=load,kind=differ", "kind=differ in prefill or decode"},
+      {"rank=1,phase=load,kind=flip", "a tensor"},
+      {"rank=1,phase=plan,kind=flip,tensor=w", "kind=flip in load, prefill or decode"},
+      {"rank=1,phase=load,kind=kill,tensor=w", "kind=flip in load"},
       {"rank=1,phase=load,kind=kill,color=red", "nothing else"},
   };
   for (const auto& [text, expected] : cases) {

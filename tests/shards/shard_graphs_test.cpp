@@ -22,8 +22,6 @@ TEST(LoadWeights, GivesEveryRankItsSliceOfTheSameModel) {
   const auto& rest = right.backend.store->weights.at("model.embed_tokens.weight");
   joined.insert(joined.end(), rest.begin(), rest.end());
   EXPECT_EQ(joined, all);
-  EXPECT_EQ(left.shard->replicated_tensors(), right.shard->replicated_tensors());
-  EXPECT_FALSE(left.shard->replicated_tensors().empty());
 }
 
 TEST(CollectiveList, IsTheSameTextOnEveryRank) {

@@ -96,6 +96,27 @@ TEST(Shard, TellsTheOtherRanksOfEveryParameterOfASequenceByAHash) {
   });
 }
 
+TEST(Shard, TellsTheOtherRanksOfEveryTokenOfAPromptByAHash) {
+  const auto hash_of = [](const PrefillRows& rows) {
+    Fixture f;
+    EXPECT_TRUE(f.shard->open_slot(SlotId(1), {}).has_value());
+    EXPECT_TRUE(f.shard->prefill(rows, {}).has_value());
+    return std::pair(f.backend.store->value("parameter_hash", 0), f.backend.store->value("parameter_hash", 1));
+  };
+  const PrefillRows rows{.ids = {5, 9}, .slot = {1, 1}, .position = {0, 1}, .logit_rows = {-1, 1}};
+  const auto hash = hash_of(rows);
+  EXPECT_EQ(hash_of(rows), hash);
+  for (const auto& [field, value] : {std::pair(&PrefillRows::ids, 6), {&PrefillRows::position, 3}}) {
+    PrefillRows changed = rows;
+    (changed.*field)[0] = value;
+    EXPECT_NE(hash_of(changed).second, hash.second);
+    EXPECT_EQ(hash_of(changed).first, hash.first);
+  }
+  PrefillRows turned = rows;
+  turned.ids = {9, 5};
+  EXPECT_NE(hash_of(turned).second, hash.second);
+}
+
 TEST(Shard, HandsStopRequestsToTheNextStepAndForgetsThemOnOpening) {
   Fixture f;
   f.shard->request_stop(SlotId(1));

@@ -88,6 +88,7 @@ struct EngineOptions {
   OnLoss on_loss = OnLoss::kFail;
   Strictness strictness = Strictness::kStrict;
   std::optional<Bytes> memory_budget;  // of a rank; an engine that needs more fails before weights are read
+  double check_weights_s = 600.0;      // seconds in which a rank checks its weights in host memory once; 0: never
   ObserveOptions observe;
   PromptEmbeddings prompt_embeddings = PromptEmbeddings::kOff;
 
@@ -95,6 +96,7 @@ struct EngineOptions {
 };
 LOCKSTEP_FIELDS(EngineOptions, slots, capacity, prefill_chunk, chunk_budget_ms, batch_sizes, context_buckets,
                 token_buckets, backend, backend_options, communicator, threads, binding, partition, drafting, choosers,
-                scoring, scored_top, prefix_reuse, on_loss, strictness, memory_budget, observe, prompt_embeddings);
+                scoring, scored_top, prefix_reuse, on_loss, strictness, memory_budget, check_weights_s, observe,
+                prompt_embeddings);
 
 }  // namespace lockstep

@@ -99,6 +99,19 @@ Result<void> Store::load(const graph::Graph& graph, const device::WeightReader& 
   return ok();
 }
 
+std::vector<device::ResidentWeight> Store::resident_weights() const {
+  std::vector<device::ResidentWeight> resident;
+  const auto add = [&](std::string_view name, int64_t offset, int64_t bytes) {
+    resident.push_back({name, {weight_memory_.data() + offset, static_cast<size_t>(bytes)}});
+  };
+  for (const auto& [name, weight] : weights_) {
+    for (const Form& form : weight.panels) add(name, form.offset, form.packing.bytes());
+    for (const CodedPanels& form : weight.coded) add(name, form.offset, form.packing.bytes());
+    if (weight.rows_offset >= 0) add(name, weight.rows_offset, weight.type.bytes());
+  }
+  return resident;
+}
+
 std::optional<PackedWeight> Store::packed(std::string_view name, const Packing& packing) const {
   const auto found = weights_.find(name);
   if (found == weights_.end()) return std::nullopt;

@@ -176,6 +176,14 @@ Result<void> Store::read_coded(const graph::Value& value, Entry& weight, const d
   return ok();
 }
 
+std::vector<device::ResidentWeight> Store::resident_weights() const {
+  std::vector<device::ResidentWeight> resident;
+  for (const Entry& weight : weights_) {
+    resident.push_back({weight.name, {weight.pages.data(), static_cast<size_t>(weight.pages.bytes())}});
+  }
+  return resident;
+}
+
 std::optional<device::StateId> Store::find_state(std::string_view name) const {
   const auto found = state_index_.find(name);
   if (found == state_index_.end()) return std::nullopt;

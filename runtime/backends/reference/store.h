@@ -47,6 +47,7 @@ class Store final : public device::Store, public device::SlotTransfer {
   Result<std::vector<std::byte>> read_cache(device::StateId state) const override;
   const void* state_address(device::StateId state) const override;
   device::MemoryReport memory() const override;
+  std::vector<device::ResidentWeight> resident_weights() const override;
   int64_t slot_bytes(int64_t tokens) const override;
   Result<void> take_slot(int64_t slot, int64_t tokens, std::span<std::byte> dst) const override;
   Result<void> put_slot(int64_t slot, int64_t tokens, std::span<const std::byte> src) override;
