@@ -1,4 +1,4 @@
-// Checksums of the parts of tensors that ranks read, and their comparison between ranks and with the checkpoint's sums.
+// Checksums of the ranks' parts of tensors, and their comparison.
 //
 //   rank 0   rows 0:5 of k_proj ─┐
 //   rank 1   rows 4:9 of k_proj ─┴─cut_parts──► pieces 0:4 | 4:5       every piece that ranks share is equal on them,

@@ -166,7 +166,8 @@ void Shard::note_rows(std::span<const int32_t> ids, std::span<const int32_t> slo
                       std::span<const int32_t> positions) {
   for (size_t row = 0; row < ids.size(); ++row) {
     if (slots[row] < 0) continue;
-    states_->note(SlotId(slots[row]), static_cast<uint32_t>(ids[row]) | uint64_t{static_cast<uint32_t>(positions[row])} << 32);
+    states_->note(SlotId(slots[row]),
+                  static_cast<uint32_t>(ids[row]) | uint64_t{static_cast<uint32_t>(positions[row])} << 32);
   }
 }
 

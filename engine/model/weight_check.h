@@ -1,4 +1,4 @@
-// Comparison of the weights that ranks have read, with each other and with the sums beside the checkpoint.
+// Comparison of the ranks' weights with each other and with the checkpoint's sums.
 #pragma once
 
 #include <memory>

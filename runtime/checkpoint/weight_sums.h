@@ -1,4 +1,4 @@
-// Checksums of a model's weights, as ranks read them, and their text form beside the checkpoint.
+// Checksums of a model's weights, and their file beside the checkpoint.
 //
 //   DIR/lockstep.sums.json      {"format": "lockstep sums 1", "files": "<Checkpoint::fingerprint>", "tensors":
 //   X.gguf.sums.json               {"<canonical name>": {"dtype": "BF16", "shape": [4, 8], "sums": {"bfloat16":

@@ -1,4 +1,6 @@
-// Checksums of tensors that add up: the sums of a tensor's parts, however it was cut, make the sum of the whole.
+// Additive checksums of tensors.
+//
+// The sums of a tensor's parts, however it was cut, make the sum of the whole.
 //
 //   row r of the tensor   │ lane 0 │ lane 1 │ lane 2 │ …      8 bytes each; lane j has lo(j) and hi(j), 32 bits each
 //

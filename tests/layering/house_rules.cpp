@@ -142,8 +142,9 @@ std::vector<FolderRule> folders() {
 
 std::vector<ThirdPartyRule> third_parties() {
   const std::vector<std::string> aten = {"runtime/backends/aten"};
-  // Kernels and the additions of a collective.
-  const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/probe", "transport", "transport/region"};
+  // Kernels, the additions of a collective and checksums of weights.
+  const std::vector<std::string> kernels = {"runtime/backends/cpu", "runtime/core/tensor_sum.cpp", "runtime/probe",
+                                            "transport", "transport/region"};
   // Files, memory maps, shared memory, cores: the system's interfaces have few users.
   const std::vector<std::string> system = {
       "runtime/core",    "runtime/checkpoint", "runtime/probe",      "runtime/process", "runtime/backends/*",
