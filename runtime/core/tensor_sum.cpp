@@ -74,21 +74,30 @@ TensorSum sum_lanes_portable(const std::byte* lanes, size_t count, uint64_t key)
 }
 
 [[gnu::target("avx512f")]] TensorSum sum_lanes_avx512(const std::byte* lanes, size_t count, uint64_t key) {
-  const __m512i step = _mm512_set1_epi64(static_cast<int64_t>(8 * kKeyStep));
+  const __m512i step = _mm512_set1_epi64(static_cast<int64_t>(16 * kKeyStep));
   const auto times = [](uint64_t n) { return static_cast<int64_t>(n * kKeyStep); };
   __m512i keys =
       _mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(key)),
                        _mm512_set_epi64(times(7), times(6), times(5), times(4), times(3), times(2), times(1), 0));
   constexpr __mmask8 kAll = 0xff;  // gcc 12 takes the results without masks for uninitialised
   __m512i mixed = _mm512_setzero_si512(), plain = _mm512_setzero_si512();
+  __m512i mixed_of_odd = mixed, plain_of_odd = plain;  // two chains of additions
+  const __m512i odd = _mm512_set1_epi64(times(8));
   size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
+  for (; i + 16 <= count; i += 16) {
     const __m512i lane = _mm512_loadu_si512(lanes + i * sizeof(uint64_t));
+    const __m512i next = _mm512_loadu_si512(lanes + (i + 8) * sizeof(uint64_t));
     const __m512i keyed = _mm512_add_epi32(lane, keys);
+    const __m512i next_keyed = _mm512_add_epi32(next, _mm512_add_epi64(keys, odd));
     mixed = _mm512_add_epi64(mixed, _mm512_maskz_mul_epu32(kAll, keyed, _mm512_maskz_srli_epi64(kAll, keyed, 32)));
+    mixed_of_odd = _mm512_add_epi64(
+        mixed_of_odd, _mm512_maskz_mul_epu32(kAll, next_keyed, _mm512_maskz_srli_epi64(kAll, next_keyed, 32)));
     plain = _mm512_add_epi64(plain, lane);
+    plain_of_odd = _mm512_add_epi64(plain_of_odd, next);
     keys = _mm512_add_epi64(keys, step);
   }
+  mixed = _mm512_add_epi64(mixed, mixed_of_odd);
+  plain = _mm512_add_epi64(plain, plain_of_odd);
   alignas(64) uint64_t totals[2][8];
   _mm512_store_si512(totals[0], mixed);
   _mm512_store_si512(totals[1], plain);

@@ -206,7 +206,7 @@ class Verify(test_folder.FolderTests):
         write_safetensors(weights, dict(reversed(tensors.items())))
         self.refused(self.generate(model, 2), 2, "sums of other files", "--write --replace")
 
-    def test_a_serving_process_verifies_too(self):
+    def test_score_verifies_too(self):
         done = run("score", "--model", self.models["plain"], "--ids-file", self.folder / "prompts.json", "--launch",
                    "threads", "--tp", 2, "--fault", f"rank=0,phase=load,kind=flip,tensor={TENSOR}")
         self.refused((done, None), 4, "rank 0: the weights of the model are not those of the files")
