@@ -123,7 +123,7 @@ MODELS = {
         {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
          "modules_to_not_convert": ["lm_head", "mlp.gate"]},
         Layout("blocks", 8, 128, floats=True, scale="F32"), {"moe_intermediate_size": 144, "num_experts": 5},
-        base=QWEN3_MOE, activations="e4m3 groups", stacks="flat"),
+        base=QWEN3_MOE, activations="e4m3 groups", stacks="flat", prompt_lengths=[1, 7], new_tokens=8),
     "nvfp4": Quantised(compressed("nvfp4-pack-quantized", {**FP4, "strategy": "tensor_group", "group_size": 16}),
                        Layout("nvfp4", 4, 16)),
     "mxfp4": Quantised(compressed("mxfp4-pack-quantized", {**FP4, "strategy": "group", "group_size": 32}),

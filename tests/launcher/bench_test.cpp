@@ -149,6 +149,7 @@ BenchReport small_report() {
           .flops_per_token = 100.0,
           .repetitions = {repetition},
           .memory = {{}},
+          .cores = {{}},
           .startup = {{"load", 0.5}}};
 }
 
@@ -190,6 +191,7 @@ TEST(BenchReport, PutsThePredictionBesideTheMeasurement) {
   report.world_size = 2;
   report.repetitions.front().ranks.resize(2);
   report.memory.resize(2);
+  report.cores.resize(2);
   EXPECT_EQ(measured_machine(report).of_each(2), (cost::Rates{50.0, 500.0}));
   report.collectives = {{1024, 2e-6}};
   EXPECT_EQ(measured_machine(report).link, cost::link_from(report.collectives, 2));
