@@ -18,16 +18,21 @@ REFUSALS = ["bytes of another protocol", "no proof of the run's secret", "more b
 PAUSED = ["--fault", "rank=1,phase=decode,kind=stop,step=3", "--silence-s", "100"]
 
 
-def stopped_process(folder):
-    """The process of a run in `folder` that the fault has stopped."""
+def processes_of(folder):
+    """{number: status} of the processes of a run in `folder`."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and str(folder).encode() in (entry / "cmdline").read_bytes() and (
-                    "\nState:\tT" in (entry / "status").read_text()):
-                return int(entry.name)
+            if entry.name.isdigit() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                found[int(entry.name)] = (entry / "status").read_text()
         except OSError:
             continue
-    return None
+    return found
+
+
+def stopped_process(folder):
+    """The process of a run in `folder` that the fault has stopped."""
+    return next((number for number, status in processes_of(folder).items() if "\nState:\tT" in status), None)
 
 
 class Paused:
@@ -62,13 +67,14 @@ class ControlPlane(launches.Launches):
         super().setUpClass()
         cls.group = cls.enterClassContext(hosts.Hosts(2))
 
-    def listening(self, enter):
-        """(address, port) of lockstep's sockets that listen on a host."""
+    def listening(self, enter, folder):
+        """(address, port) of the sockets on which a run in `folder` listens on a host."""
+        own = {f"pid={number}," for number in processes_of(folder)}
         found = subprocess.run([*enter, "ss", "-ltnpH"], capture_output=True, text=True, check=True, timeout=30).stdout
-        return [(address.strip("[]"), int(port)) for line in found.splitlines() if '"lockstep"' in line
+        return [(address.strip("[]"), int(port)) for line in found.splitlines() if any(number in line for number in own)
                 for address, port in [line.split()[3].rsplit(":", 1)]]
 
-    def control_ports(self, enter, address, stranger):
+    def control_ports(self, enter, address, stranger, folder):
         """Those on `address` that greet a process on the host `stranger` with a challenge, as MPI's own do not."""
         script = ("import socket, sys\n"
                   "for port in map(int, sys.argv[2:]):\n"
@@ -78,7 +84,7 @@ class ControlPlane(launches.Launches):
                   "            print(port) if one.recv(8) == b'LSTEPch1' else None\n"
                   "        except TimeoutError:\n"
                   "            pass\n")
-        ports = [str(port) for bound, port in self.listening(enter) if bound == address]
+        ports = [str(port) for bound, port in self.listening(enter, folder) if bound == address]
         words = [*stranger, sys.executable, "-c", script, address, *ports]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
         return list(map(int, done.stdout.split()))
@@ -122,9 +128,9 @@ class ControlPlane(launches.Launches):
         self.addCleanup(paused.end)
         self.assertEqual(recorder.wait(timeout=30), 0)
         first, other = self.group[0], self.group[1]
-        ports = self.control_ports(first.enter(), first.address, other.enter())
+        ports = self.control_ports(first.enter(), first.address, other.enter(), folder)
         self.assertEqual(len(ports), 2)  # the watch and the actors
-        self.assertEqual(self.control_ports(other.enter(), other.address, first.enter()), [])
+        self.assertEqual(self.control_ports(other.enter(), other.address, first.enter(), folder), [])
 
         def second_run():
             done = self.run_command([*self.group.mpirun([1, 1]), launches.PROGRAM, *self.arguments("second")])
@@ -141,8 +147,8 @@ class ControlPlane(launches.Launches):
         paused = Paused([launches.PROGRAM, *self.arguments("here", "--launch", "processes", "--tp", "2", *PAUSED,
                                                            "--exit-record", folder)], folder)
         self.addCleanup(paused.end)
-        listening = self.listening([])
-        ports = self.control_ports([], "127.0.0.1", [])
+        listening = self.listening([], folder)
+        ports = self.control_ports([], "127.0.0.1", [], folder)
         self.assertTrue(all(address == "127.0.0.1" for address, _ in listening), listening)
         self.assertEqual(len(ports), 1)  # the watch meets at a Unix socket
         with socket.create_connection(("127.0.0.1", ports[0]), timeout=20) as one:
