@@ -119,7 +119,8 @@ Result<LocalSeat> find_seat(int ranks, const LaunchEnvironment& launch) {
   LOCKSTEP_TRY(std::vector<std::string> command, own_command());
   LOCKSTEP_TRY(local::MeetingFile file, local::MeetingFile::create(ranks));
   LocalSeat seat{first_of(ranks, file.descriptor()), nullptr};
-  seat.children = std::make_unique<RankProcesses>(std::move(command), whole_environment(), seat.launch, std::move(file));
+  seat.children =
+      std::make_unique<RankProcesses>(std::move(command), whole_environment(), seat.launch, std::move(file));
   return seat;
 }
 
