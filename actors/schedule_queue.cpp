@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "runtime/core/spin_limit.h"
+
 namespace lockstep::actors {
 namespace {
 
@@ -11,12 +13,6 @@ namespace {
 /// first often, after a long wait seldom, since an idle engine must not use a core.
 constexpr auto kAbortPoll = std::chrono::milliseconds(2);
 constexpr auto kIdlePoll = std::chrono::milliseconds(64);
-
-void relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -38,7 +34,7 @@ Result<Schedule> ScheduleQueue::pop(const AbortFlag& abort, IdleWait wait) {
   const auto spin_until = std::chrono::steady_clock::now() + wait.spin;
   while (size_.load(std::memory_order_acquire) == 0 && !abort.is_raised() &&
          std::chrono::steady_clock::now() < spin_until) {
-    relax();
+    pause_core();
   }
   std::unique_lock lock(mutex_);
   for (auto poll = kAbortPoll; schedules_.empty() && !abort.is_raised(); poll = std::min(2 * poll, kIdlePoll)) {

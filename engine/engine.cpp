@@ -89,8 +89,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   device::Communicator* const communicator = observation.timed(chosen.communicator.get());
   log_plan(member, plan, chosen);
   LOCKSTEP_TRY(const model::LoadedModel loaded, model::load(member, plan, options, *driver.value(), communicator));
-
-  const auto watch = model::watch_weights(member, loaded, options);
+  const auto weight_watch = model::watch_weights(member, loaded, options);
 
   member.phases().enter("session");
   LOCKSTEP_TRY_VOID(session_.open(member, {options.prefix_reuse, options.chunk_budget_ms}));
@@ -99,14 +98,14 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());
   LOCKSTEP_TRY_VOID(member.all_succeeded(open_requests(member, plan, observation)));
   LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
-  const process::CoreWatch cores;
+  const process::CoreWatch core_watch;
   member.phases().enter("run");
   if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value(), std::move(memory));
   rank_is_ready();
   LOCKSTEP_TRY_VOID(session_.run(member, plan.main_thread, counted ? *counted : timed));
 
   member.phases().enter("report");
-  return report(member, loaded, cores, observation);
+  return report(member, loaded, core_watch, observation);
 }
 
 /// On rank 0: creates the receivers of requests.
@@ -178,8 +177,8 @@ void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, co
 }
 
 Result<void> Engine::Impl::report(group::Member& member, const model::LoadedModel& loaded,
-                                  const process::CoreWatch& watch, observe::Observation& observation) {
-  LOCKSTEP_TRY(std::vector<RankCores> cores, observe::gather_cores(member, watch));
+                                  const process::CoreWatch& core_watch, observe::Observation& observation) {
+  LOCKSTEP_TRY(std::vector<RankCores> cores, observe::gather_cores(member, core_watch));
   LOCKSTEP_TRY(std::vector<RankMemory> memory, observe::gather_memory(member, loaded));
   LOCKSTEP_TRY(const std::optional<trace::GroupReport> report, observation.gather());
   if (member.leads()) {

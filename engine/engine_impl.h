@@ -51,7 +51,7 @@ class Engine::Impl {
  private:
   Result<void> run_rank(group::Member& member);
   Result<void> open_requests(group::Member& member, const model::Plan& plan, observe::Observation& observation);
-  Result<void> report(group::Member& member, const model::LoadedModel& loaded, const process::CoreWatch& watch,
+  Result<void> report(group::Member& member, const model::LoadedModel& loaded, const process::CoreWatch& core_watch,
                       observe::Observation& observation);
   actors::Sink& watched_requests(observe::Observation& observation);
   void note_facts(group::Member& member, const model::Plan& plan, const model::LoadedModel& loaded,

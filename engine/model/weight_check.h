@@ -29,7 +29,7 @@ class WeightCheck {
   Result<void> share_parts(group::Member& member, const shards::ShardGraphs& graphs);
 
   /// Sums what is read; null if nothing is to be compared.
-  shards::PartSums* sums() const { return sums_ ? sums_.get() : nullptr; }
+  shards::PartSums* sums() const { return sums_.get(); }
 
   /// Compares what the ranks have read. Where it differs, all read it again from `source`, and the error names the
   /// tensor and the rank. The check is then over. @collective @blocking
@@ -37,7 +37,6 @@ class WeightCheck {
 
   /// After `compare`, on rank 0: what was verified, and what was not.
   std::string in_words() const;
-  const shards::SumComparison& comparison() const { return comparison_; }
 
  private:
   using Pieces = std::vector<std::vector<shards::TensorPart>>;

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
+
+#include "engine/observe/gathered_numbers.h"
 
 namespace lockstep {
 namespace {
@@ -31,33 +32,13 @@ std::string words_of_losses(const std::vector<RankCores>& ranks) {
 }
 
 namespace observe {
-namespace {
-
-std::string to_text(const RankCores& cores) {
-  std::string text;
-  for_each_field(cores, [&](std::string_view, const auto& field) { text += fmt::format("{} ", field); });
-  return text;
-}
-
-RankCores parse_cores(const std::string& text) {
-  RankCores cores;
-  std::istringstream stream(text);
-  for_each_field(cores, [&](std::string_view, auto& field) { stream >> field; });
-  return cores;
-}
-
-}  // namespace
 
 Result<std::vector<RankCores>> gather_cores(group::Member& member, const process::CoreWatch& watch) {
   const process::CoreLosses lost = watch.losses();
-  const RankCores own{.seconds = to_seconds(lost.time),
-                      .waited_s = to_seconds(lost.waited),
-                      .preemptions = lost.preemptions,
-                      .stolen_s = to_seconds(lost.stolen)};
-  LOCKSTEP_TRY(const auto texts, member.bootstrap().exchange(to_text(own)));
-  std::vector<RankCores> cores;
-  for (const std::string& text : texts) cores.push_back(parse_cores(text));
-  return cores;
+  return gather_numbers(member, RankCores{.seconds = to_seconds(lost.time),
+                                          .waited_s = to_seconds(lost.waited),
+                                          .preemptions = lost.preemptions,
+                                          .stolen_s = to_seconds(lost.stolen)});
 }
 
 }  // namespace observe

@@ -1,8 +1,6 @@
 #include "engine/observe/rank_memory.h"
 
-#include <fmt/format.h>
-
-#include <sstream>
+#include "engine/observe/gathered_numbers.h"
 
 namespace lockstep::observe {
 namespace {
@@ -24,23 +22,11 @@ RankMemory memory_of(const model::LoadedModel& loaded) {
 }  // namespace
 
 Result<std::vector<RankMemory>> gather_memory(group::Member& member, const model::LoadedModel& loaded) {
-  LOCKSTEP_TRY(const auto texts, member.bootstrap().exchange(to_text(memory_of(loaded))));
-  std::vector<RankMemory> memory;
-  for (const std::string& text : texts) memory.push_back(parse_memory(text));
-  return memory;
+  return gather_numbers(member, memory_of(loaded));
 }
 
-std::string to_text(const RankMemory& memory) {
-  std::string text;
-  for_each_field(memory, [&](std::string_view, const Bytes& bytes) { text += fmt::format("{} ", bytes.value); });
-  return text;
-}
+std::string to_text(const RankMemory& memory) { return line_of_numbers(memory); }
 
-RankMemory parse_memory(const std::string& text) {
-  RankMemory memory;
-  std::istringstream stream(text);
-  for_each_field(memory, [&](std::string_view, Bytes& bytes) { stream >> bytes.value; });
-  return memory;
-}
+RankMemory parse_memory(const std::string& text) { return numbers_of_line<RankMemory>(text); }
 
 }  // namespace lockstep::observe

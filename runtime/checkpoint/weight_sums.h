@@ -1,8 +1,8 @@
 // Checksums of a model's weights, and their file beside the checkpoint.
 //
-//   DIR/lockstep.sums.json      {"format": "lockstep sums 1", "files": "<Checkpoint::fingerprint>", "tensors":
-//   X.gguf.sums.json               {"<canonical name>": {"dtype": "BF16", "shape": [4, 8], "sums": {"bfloat16":
-//   "<sum>", …}}}}
+//   DIR/lockstep.sums.json   {"format": "lockstep sums 1", "files": "<Checkpoint::fingerprint>",
+//   X.gguf.sums.json          "tensors": {"<canonical name>": {"dtype": "BF16", "shape": [4, 8],
+//                                                              "sums": {"bfloat16": "<sum>", …}}, …}}
 //
 // A tensor has a sum for each type that a rank may read it as, and a matrix in codes one of codes, scales and offsets.
 // All add up (runtime/core/tensor_sum.h), so a rank sums what it reads, and the ranks' sums make the file's.

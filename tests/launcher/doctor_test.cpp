@@ -47,7 +47,6 @@ RankFacts healthy_facts() {
           .available_bytes = 8 * kGiB,
           .memory_limit = std::nullopt,
           .core_limit = std::nullopt,
-          .core_pressure = std::nullopt,
           .open_files = 1024,
           .locked_bytes = 8 << 20,
           .shm_bytes = kGiB,
@@ -131,9 +130,9 @@ TEST(JudgeHosts, WarnsWhenAContainerGivesLessTimeThanThreadsTake) {
 
 TEST(JudgeHosts, WarnsWhenOtherProgramsUseTheCores) {
   std::vector<RankFacts> facts(2, healthy_facts());
-  for (RankFacts& own : facts) own.core_pressure = 0.1;
+  facts[0].core_pressure = facts[1].core_pressure = 0.1;
   EXPECT_EQ(judge_hosts(placement_of({2}), facts).status, CheckStatus::kOk);
-  for (RankFacts& own : facts) own.core_pressure = 0.456;
+  facts[0].core_pressure = facts[1].core_pressure = 0.456;
   const Check check = judge_hosts(placement_of({2}), facts);
   EXPECT_EQ(check.status, CheckStatus::kWarning);
   EXPECT_THAT(check.found, HasSubstr("in the last 10 s work waited there for a core 46 % of the time"));

@@ -252,13 +252,13 @@ Result<void> run_bench_rank(const BenchCommand& command, group::Member& member, 
   LOCKSTEP_TRY_VOID(repeater.open());
   member.phases().close();
   report.startup = startup_of(member.phases());
-  const process::CoreWatch cores;
+  const process::CoreWatch core_watch;
   LOCKSTEP_TRY_VOID(run_all(command, member, repeater, fast_repeater ? &*fast_repeater : nullptr, probe, report));
 
   member.phases().enter("report");
   report.dropped_collectives = repeater.dropped();
   LOCKSTEP_TRY(report.memory, observe::gather_memory(member, loaded));
-  LOCKSTEP_TRY(report.cores, observe::gather_cores(member, cores));
+  LOCKSTEP_TRY(report.cores, observe::gather_cores(member, core_watch));
   LOCKSTEP_TRY(const DecodeBytes bytes,
                group_decode_bytes(member.bootstrap(), loaded.shard->graphs().decode.back(), command.shape));
   report.bytes_per_token = bytes_per_token(bytes, command.shape);

@@ -258,17 +258,17 @@ TEST(QuantisedTensors, MayBeStacksOfExperts) {
     for (int style = 0; style < 3; ++style) {
       SCOPED_TRACE(fmt::format("{}, style {}", name, style));
       const QuantisedCase stack = as_stack(golden, style);
-      const TemporaryDirectory directory;
-      stack.write(directory, "model.layers.0.mlp.experts.down_proj", "");
-      const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("mixtral"));
-      ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
-      expect_parts(*checkpoint.value(), "model.layers.0.mlp.experts.1.down_proj.weight", golden.shape, values);
+      const auto expect_stack = [&](const char* stored, const char* read, const Shape& shape,
+                                    const std::vector<float>& expected) {
+        const TemporaryDirectory directory;
+        stack.write(directory, fmt::format("model.layers.0.mlp.experts.{}", stored), "");
+        const auto checkpoint = open_model_checkpoint(directory.path(), spec_of("mixtral"));
+        ASSERT_TRUE(checkpoint.has_value()) << checkpoint.error().message;
+        expect_parts(*checkpoint.value(), fmt::format("model.layers.0.mlp.experts.1.{}.weight", read), shape, expected);
+      };
+      expect_stack("down_proj", "down_proj", golden.shape, values);
       if (rows % 2 != 0) continue;
-      const TemporaryDirectory fused;
-      stack.write(fused, "model.layers.0.mlp.experts.gate_up_proj", "");
-      const auto halves = open_model_checkpoint(fused.path(), spec_of("mixtral"));
-      ASSERT_TRUE(halves.has_value()) << halves.error().message;
-      expect_parts(*halves.value(), "model.layers.0.mlp.experts.1.up_proj.weight", {rows / 2, columns},
+      expect_stack("gate_up_proj", "up_proj", {rows / 2, columns},
                    part_of(values, golden.shape, {rows / 2, rows}, {0, columns}));
     }
   }
