@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/support.md"
+LONG_RUNS = ROOT / "docs/long_runs.json"
 
 PROPERTIES = ("family", "model", "window", "stored", "phase", "tp", "files", "backend", "experts")
 FAMILIES = ("GPT-2", "OPT", "GPT-J", "GPT-NeoX", "BLOOM", "Llama", "Mistral", "Ministral", "Mixtral", "Qwen2", "Qwen3",
@@ -123,6 +124,22 @@ def format_table(formats: list[FormatOutcome]) -> list[str]:
                                          for backend in backends), f"`{name}`"] for method, model_type, name in rows))  # fmt: skip
 
 
+def long_run_lines() -> list[str]:
+    """The table of docs/long_runs.json, which tools/long_runs.py writes."""
+    runs = json.loads(LONG_RUNS.read_text(encoding="utf-8")) if LONG_RUNS.exists() else {}
+    if not runs:
+        return []
+    return [
+        "## Runs of hours",
+        "",
+        "The last whole run of each stage that only `scripts/check --full` has.",
+        "",
+        *table(["stage", "commit", "date", "minutes", "cores", "result"],
+               ([f"`{name}`", run["commit"], run["date"], str(run["minutes"]), str(run["cores"]), run["summary"]]
+                for name, run in sorted(runs.items()))),
+    ]  # fmt: skip
+
+
 def document(outcomes: list[Outcome], formats: list[FormatOutcome]) -> str:
     strangers = {outcome.family for outcome in outcomes} - set(FAMILIES)
     if strangers:
@@ -174,6 +191,7 @@ def document(outcomes: list[Outcome], formats: list[FormatOutcome]) -> str:
         "runs `--weights int8`. What each format keeps: [quantization.md](quantization.md).",
         "",
         *format_table(formats),
+        *long_run_lines(),
         "## Models behind the rows",
         "",
         *table(["family", "windows", "weights", "model (tests/model/goldens/family_….json)"],

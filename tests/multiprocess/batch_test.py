@@ -14,12 +14,12 @@ import time
 import unittest
 
 import jobs
+import mpirun
 import program
 import run_ranks
 
 ROWS, NEW_TOKENS = 120, 32
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, COLUMNS, VOCABULARY = 48, 3, 6, 3, 8, 96, 64
-MPIRUN = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), "--bind-to", "none", "--oversubscribe"]
 
 CONFIG = {"model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
           "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM, "intermediate_size": COLUMNS, "hidden_act": "silu",
@@ -98,29 +98,28 @@ class BatchJob(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
+        self.mark = run_ranks.mark()
         self.journal = self.folder / "journal"
         self.out = self.folder / "out.jsonl"
 
     def command(self, ranks, by_mpirun):
         words = [program.PROGRAM, "generate", *self.options(), "--journal", str(self.journal), "--output", str(self.out)]
         if by_mpirun:
-            return [*MPIRUN, "-n", str(ranks), *words]
+            return [*mpirun.words(), "-n", str(ranks), *words]
         return [*words, "--launch", "threads", "--tp", str(ranks)]
 
     def start(self, command):
         output = open(self.folder / "output", "ab")
         self.addCleanup(output.close)
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                   start_new_session=True, env=run_ranks.launch_environment())
+                                   start_new_session=True, env={**mpirun.environment(), **self.mark})
         self.addCleanup(self.end, process)
         return process
 
     def end(self, process):
         if process.poll() is None:
             process.kill()
-        run_ranks.end_session(process.pid)
-        for pid in self.ranks().values():
-            kill(pid)
+        run_ranks.end_job(self.mark)
         process.wait()
 
     def text(self):
@@ -133,6 +132,7 @@ class BatchJob(unittest.TestCase):
     def ranks(self):
         """Process ids of the ranks that work on this test's journal, by rank."""
         found = {}
+        prefix = f"{mpirun.RANK_VARIABLE}=".encode()
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -143,7 +143,7 @@ class BatchJob(unittest.TestCase):
                 environ = (entry / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            rank = [variable.split(b"=")[1] for variable in environ if variable.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            rank = [variable.split(b"=")[1] for variable in environ if variable.startswith(prefix)]
             found[int(rank[0]) if rank else 0] = int(entry.name)
         return found
 
@@ -206,6 +206,7 @@ class Replicated(BatchJob):
     def groups(self):
         """The processes of each replica of this job, rank 0 first, by the replica's number."""
         found = {}
+        prefix = f"{mpirun.RANK_VARIABLE}=".encode()
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")

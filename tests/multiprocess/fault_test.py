@@ -25,7 +25,7 @@ import time
 import unittest
 
 import jobs
-import run_ranks
+import mpirun
 
 DEATH = 2.0       # seconds from a death until every other process has ended
 FREEZE = 2.0      # the same beyond --silence-s, which is 8 s unless it is given
@@ -103,6 +103,13 @@ def moment_of_exit(job, survivors):
 
 
 class Faults(unittest.TestCase):
+    def record_of(self, job, rank):
+        """The record of a rank that has ended; none if mpirun may have ended the rank after another was killed."""
+        if not mpirun.ENDS_ALL:
+            return job.wait_for_record(rank, 5.0)
+        jobs.wait_until(lambda: job.record(rank) or "Killed (signal 9)" in job.text(), 5.0, f"the end of rank {rank}")
+        return job.record(rank)
+
     def end_of(self, case, *options):
         """Runs the case; returns (seconds from the fault until the survivors ended, their records)."""
         job = jobs.Job(PROGRAM, case.ranks,
@@ -111,7 +118,7 @@ class Faults(unittest.TestCase):
         with job:
             struck = moment_of_fault(job)
             seconds = moment_of_exit(job, survivors) - struck
-            records = [job.wait_for_record(rank, 5.0) for rank in survivors]
+            records = [record for rank in survivors if (record := self.record_of(job, rank))]
             for pid in job.pids(PROGRAM).values():  # the victim, if it is stopped
                 os.kill(pid, signal.SIGKILL)
             job.wait()
@@ -147,10 +154,20 @@ class Faults(unittest.TestCase):
         if TABLE:
             return self.check_all(Case(ranks, victim, phase, kind) for ranks in (2, 4) for kind in ("kill", "stop")
                                   for phase in PHASES for victim in range(ranks))
+        early = [Case(2, 0, "bootstrap", "stop")] if mpirun.NAMES_JOB else []
         self.check_all([Case(2, 1, "launch", "kill"), Case(2, 1, "bootstrap", "kill"), Case(2, 0, "load", "kill"),
                         Case(4, 2, "agreement", "kill"), Case(2, 0, "decode", "kill"), Case(2, 1, "finish", "kill"),
-                        Case(2, 0, "bootstrap", "stop"), Case(4, 3, "compile", "stop")])
+                        *early, Case(4, 3, "compile", "stop")])
 
+    @unittest.skipIf(mpirun.NAMES_JOB, "the ranks of one host meet before MPI_Init")
+    def test_a_rank_that_stops_before_the_ranks_have_met_ends_the_start_at_its_deadline(self):
+        job = jobs.Job(PROGRAM, 2, arguments(*fault(0, "bootstrap", "stop"), "--start-deadline-s", str(START)))
+        with job:
+            struck = moment_of_fault(job)
+            self.assertLess(moment_of_exit(job, [1]) - struck, (START + DEATH) * SLACK)
+            self.assertEqual(job.wait_for_record(1)["code"], 6)
+
+    @unittest.skipIf(mpirun.ENDS_ALL, "mpirun ends the others, watched or not")
     def test_the_check_fails_when_nobody_watches(self):
         # The test of the test above: it must be able to fail.
         with self.assertRaises(AssertionError):
@@ -160,11 +177,12 @@ class Faults(unittest.TestCase):
     def test_ranks_meet_over_tcp_where_the_launcher_knows_of_several_hosts(self):
         # The early connection depends on the launcher's number of ranks of this host.
         job = jobs.Job("/usr/bin/env", 2, arguments(*fault(1, "load", "kill")),
-                       before=["OMPI_COMM_WORLD_LOCAL_SIZE=1", str(PROGRAM)])
+                       before=[f"{mpirun.LOCAL_SIZE_VARIABLE}=1", str(PROGRAM)])
         with job:
             struck = moment_of_fault(job)
             self.assertLess(moment_of_exit(job, [0]) - struck, DEATH * SLACK)
-            self.assertEqual(job.wait_for_record(0)["lost_rank"], 1)
+            if record := self.record_of(job, 0):
+                self.assertEqual(record["lost_rank"], 1)
 
     def test_two_deaths_at_once_end_the_others(self):
         # Killed from here, because a rank that kills itself in a phase may be ended by the other's death before that.
@@ -178,9 +196,9 @@ class Faults(unittest.TestCase):
                         os.kill(pids[rank], sign)
             self.assertLess(moment_of_exit(job, [1, 3]) - struck, DEATH * SLACK)
             for rank in (1, 3):
-                record = job.wait_for_record(rank)
-                self.assertEqual(record["code"], 5, record)
-                self.assertIn(record["lost_rank"], (0, 2))
+                if record := self.record_of(job, rank):
+                    self.assertEqual(record["code"], 5, record)
+                    self.assertIn(record["lost_rank"], (0, 2))
 
 
 class OwnWords(unittest.TestCase):
@@ -275,7 +293,8 @@ class FlightRecorder(unittest.TestCase):
             last = told["operations"][-1]
             self.assertEqual((last["operation"], last["sequence"]), (record["operation"], record["sequence"]))
             self.assertEqual(last["group"], "model")
-            self.assertIn("rank 1", told["why"])
+            if not mpirun.ENDS_ALL:
+                self.assertIn("rank 1", told["why"])
             reader = pathlib.Path(__file__).parents[2] / "tools" / "read_flight.py"
             text = subprocess.run([sys.executable, reader, folder], capture_output=True, check=True).stdout.decode()
             self.assertIn(f"model operation {last['sequence']}: waited for by [0]", text)

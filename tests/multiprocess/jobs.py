@@ -9,6 +9,7 @@ import tempfile
 import time
 import weakref
 
+import mpirun
 import run_ranks
 
 DEADLINE = 120.0  # seconds for any wait in a test; only a hang reaches it
@@ -35,7 +36,7 @@ def cpu_seconds(pid):
 class Job:
     """A running mpirun. A context manager that kills all remaining processes at its end."""
 
-    def __init__(self, program, ranks, arguments, mpirun_options=(), environment=None, per_rank=None,
+    def __init__(self, program, ranks, arguments, environment=None, per_rank=None,
                  before=(), per_program=None, command="generate"):
         """`before`: words between the program and its command; `per_program`: such a word for each rank."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-job-"))
@@ -43,10 +44,9 @@ class Job:
         self.records = self.folder / "records"
         self.records.mkdir()
         self.ranks = ranks
-        options = ["--enable-recovery", "--tag-output", "--bind-to", "none", "--oversubscribe", *mpirun_options]
         tail = [command, "--exit-record", str(self.records)]
         common = [str(program), *before, *tail]
-        words = [os.environ.get("LOCKSTEP_MPIRUN", "mpirun"), *options]
+        words = mpirun.words(survive=True, tag=True)
         if per_program is not None:
             for rank, word in enumerate(per_program):
                 words += ([":"] if rank else []) + ["-n", "1", str(program), word, *tail, *arguments]
@@ -57,9 +57,10 @@ class Job:
                 words += ([":"] if rank else []) + ["-n", "1", *common, *arguments, *per_rank[rank]]
         self.output = open(self.folder / "output", "wb")
         self.shared_memory = run_ranks.shared_memory()
+        self.mark = run_ranks.mark()
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.output,
                                         stderr=subprocess.STDOUT, start_new_session=True,
-                                        env={**run_ranks.launch_environment(), **(environment or {})})
+                                        env={**mpirun.environment(), **(environment or {}), **self.mark})
 
     def __enter__(self):
         return self
@@ -67,7 +68,7 @@ class Job:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.kill()
-        run_ranks.end_session(self.process.pid)
+        run_ranks.end_job(self.mark)
         self.process.wait()
         self.output.close()
 
@@ -76,15 +77,16 @@ class Job:
         return (self.folder / "output").read_text(errors="replace")
 
     def pids(self, program):
-        """Process ids of the ranks, by rank, from each process's OMPI_COMM_WORLD_RANK."""
+        """Process ids of the ranks, by rank, as their environment has them."""
+        prefix = f"{mpirun.RANK_VARIABLE}=".encode()
         found = {}
-        for pid in run_ranks.processes_of_session(self.process.pid):
+        for pid in run_ranks.processes_of_job(self.mark):
             try:
                 if os.readlink(f"/proc/{pid}/exe") != str(pathlib.Path(program).resolve()):
                     continue
                 with open(f"/proc/{pid}/environ", "rb") as environ:
                     for entry in environ.read().split(b"\0"):
-                        if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                        if entry.startswith(prefix):
                             found[int(entry.split(b"=")[1])] = pid
             except OSError:
                 continue
@@ -126,7 +128,7 @@ class Job:
 
     def left_behind(self):
         """Processes and shared memory that remain after the job."""
-        run_ranks.settle(lambda: not run_ranks.processes_of_session(self.process.pid), 5.0)
-        processes = run_ranks.processes_of_session(self.process.pid)
+        run_ranks.settle(lambda: not run_ranks.processes_of_job(self.mark), 5.0)
+        processes = run_ranks.processes_of_job(self.mark)
         memory = run_ranks.orphaned(run_ranks.shared_memory() - self.shared_memory)
         return processes, memory

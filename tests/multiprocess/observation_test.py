@@ -11,11 +11,12 @@ import shlex
 import subprocess
 
 import jobs
+import mpirun
 import program
 
 # Rank 1 with another host name.
 TWO_HOSTS = """#!/bin/sh
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec {program} "$@"
+[ "${variable}" = 1 ] || exec {program} "$@"
 exec unshare --uts sh -c 'hostname another-host && exec "$0" "$@"' {program} "$@"
 """
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
@@ -134,7 +135,8 @@ class Observation(program.Folder):
         if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
             self.skipTest("no host names of one's own (unshare --uts)")
         program_of_rank = self.folder / "lockstep-on-two-hosts"
-        program_of_rank.write_text(TWO_HOSTS.format(program=shlex.quote(os.path.abspath(program.PROGRAM))))
+        own = shlex.quote(os.path.abspath(program.PROGRAM))
+        program_of_rank.write_text(TWO_HOSTS.format(variable=mpirun.RANK_VARIABLE, program=own))
         program_of_rank.chmod(0o755)
         trace, out = self.folder / "trace.json", self.folder / "answer.json"
         with jobs.Job(program_of_rank, 2, ["--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "3",

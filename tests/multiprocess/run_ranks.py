@@ -14,7 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 
+import mpirun
+
+MARK = "LOCKSTEP_TEST_JOB"
 SHARED_MEMORY = "/dev/shm"
 PREFIX = "lockstep-"
 LEFT_BEHIND = 125
@@ -41,47 +45,40 @@ def arguments():
 
 def launch_command(options):
     """mpirun and the options that make it work on any machine, with any number of cores."""
-    if "mpich" in os.path.basename(options.mpirun) or "hydra" in os.path.basename(options.mpirun):
-        return [options.mpirun, "-n", str(options.ranks), "-prepend-rank", "-bind-to", "none", *options.mpirun_option,
-                *options.command]
     crowded = options.ranks > len(os.sched_getaffinity(0))
-    command = [options.mpirun, "-n", str(options.ranks), "--tag-output", "--bind-to", "none"]
-    if crowded:
-        command += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    return command + options.mpirun_option + options.command
+    return [*mpirun.words(options.mpirun, tag=True, crowded=crowded, idle_yields=crowded), "-n", str(options.ranks),
+            *options.mpirun_option, *options.command]
 
 
-def launch_environment():
-    environment = dict(os.environ)
-    if os.geteuid() == 0:
-        environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
-        environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
-    return environment
+def mark():
+    """A new variable for the environment of a job's processes, by which they are found: some launchers put ranks into
+    sessions apart."""
+    return {MARK: uuid.uuid4().hex}
 
 
-def processes_of_session(session):
-    """mpirun puts ranks into separate process groups; they all share the session."""
+def processes_of_job(marked):
+    """Those that began with the variable `marked`, except ended ones."""
+    ((name, value),) = marked.items()
+    wanted = f"{name}={value}".encode()
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
-                fields = stat.read().rpartition(")")[2].split()
+            with open(f"/proc/{entry}/environ", "rb") as environ:  # empty after the end
+                if wanted in environ.read().split(b"\0"):
+                    found.append(int(entry))
         except OSError:
             continue  # the process has just ended
-        state, its_session = fields[0], int(fields[3])
-        if its_session == session and state != "Z":
-            found.append(int(entry))
     return found
 
 
-def end_session(session):
+def end_job(marked):
     """Kills the remaining processes of the job and waits for their end; returns which there were."""
     found = set()
 
     def is_over():
-        left = processes_of_session(session)
+        left = processes_of_job(marked)
         found.update(left)
         for pid in left:
             try:
@@ -119,8 +116,9 @@ def settle(condition, seconds=2.0):
 def run(options):
     before = shared_memory()
     with tempfile.TemporaryFile() as output:
-        job = subprocess.Popen(launch_command(options), stdin=subprocess.DEVNULL, stdout=output,
-                               stderr=subprocess.STDOUT, env=launch_environment(), start_new_session=True)
+        marked = mark()
+        job = subprocess.Popen(launch_command(options), stdin=subprocess.DEVNULL, stdout=output, start_new_session=True,
+                               stderr=subprocess.STDOUT, env={**mpirun.environment(), **marked})
         complaints = []
         try:
             code = job.wait(timeout=options.deadline)
@@ -129,8 +127,8 @@ def run(options):
             complaints.append(f"the deadline of {options.deadline:g} s passed")
         finally:
             if code_is_good := job.poll() is not None:
-                settle(lambda: not processes_of_session(job.pid))
-            left = end_session(job.pid)
+                settle(lambda: not processes_of_job(marked))
+            left = end_job(marked)
             job.wait()
         if left and code_is_good:
             complaints.append(f"{len(left)} processes were left behind (killed now)")

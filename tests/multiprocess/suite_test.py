@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 import jobs
-import run_ranks
+import mpirun
 from sweep_test import Page
 
 PROGRAM = None
@@ -47,7 +47,7 @@ class Suite(unittest.TestCase):
                 str(self.folder / "scripts"), "--tp", "2", "--child-deadline-s", "60", *options]
 
     def run_suite(self, *options):
-        return subprocess.run(self.words(*options), env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL,
+        return subprocess.run(self.words(*options), env=mpirun.environment(), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=150, check=False)
 
     def rows(self):
@@ -103,7 +103,7 @@ class Suite(unittest.TestCase):
     def test_an_interruption_keeps_what_was_measured(self):
         hang = f"sh -c 'touch {self.folder / 'started'}; exec sleep 600' {{ranks}}"
         suite = subprocess.Popen(self.words("--only", "decode,small-decode", "--launch-template", hang),
-                                 env=run_ranks.launch_environment(), stdin=subprocess.DEVNULL,
+                                 env=mpirun.environment(), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(suite.stderr.close)
         self.addCleanup(suite.wait)

@@ -17,7 +17,7 @@ import unittest
 import xml.etree.ElementTree
 
 import jobs
-import run_ranks
+import mpirun
 
 PROGRAM = None
 BROWSER = shutil.which("chromium")
@@ -32,6 +32,7 @@ def quick(repeats=1):
 
 
 QUICK = quick()
+TEMPLATE = " ".join([*mpirun.words(), "-n", "{ranks}"])
 
 # Stands in for `lockstep bench`: notes its environment and its words, and writes a result unless told to do otherwise.
 STAND_IN = """
@@ -104,7 +105,7 @@ class Sweep(unittest.TestCase):
                 *map(str, arguments)]
 
     def environment(self, extra=None):
-        return {**run_ranks.launch_environment(), "STAND_IN_NOTES": str(self.notes), **(extra or {})}
+        return {**mpirun.environment(), "STAND_IN_NOTES": str(self.notes), **(extra or {})}
 
     def run_words(self, words, environment=None):
         done = subprocess.run(words, capture_output=True, timeout=jobs.DEADLINE, stdin=subprocess.DEVNULL, check=False,
@@ -185,17 +186,16 @@ class Points(Sweep):
         self.assertEqual(len(re.findall("<li><svg", shown)), 3)  # two series, and "in proportion"
 
     def test_mpirun_starts_the_ranks_of_a_point(self):
-        self.sweep("--tp", "2", "--prompt-tokens", "8", "--communicator", "shm", *QUICK, "--launch-template",
-                   "mpirun --oversubscribe --bind-to none -n {ranks}")
+        self.sweep("--tp", "2", "--prompt-tokens", "8", "--communicator", "shm", *QUICK, "--launch-template", TEMPLATE)
         (point,) = self.points()
         self.assertEqual(point["status"], "ok", point["message"])
         self.assertEqual(point["result"]["world_size"], 2)
         self.assertEqual(self.results()["points"][0]["communicator"], "shm")
 
     def test_a_rank_of_mpirun_is_no_place_for_a_sweep(self):
-        code, _, stderr = self.run_words(["mpirun", "-n", "1", *self.command("--tp", "1")])
+        code, _, stderr = self.run_words([mpirun.PROGRAM, "-n", "1", *self.command("--tp", "1")])
         self.assertEqual(code, 4, stderr)
-        self.assertIn("found a process started by Open MPI's mpirun", stderr)
+        self.assertIn(f"found a process started by {mpirun.NAME}", stderr)
         self.assertFalse(self.out.exists())
 
     def test_points_see_nothing_of_an_outer_job(self):
@@ -252,8 +252,7 @@ class Points(Sweep):
         self.assertFalse(self.out.exists())
 
     def test_more_ranks_than_cores_start_with_the_flags_that_allow_it(self):
-        self.sweep("--tp", self.crowded(), "--prompt-tokens", "8", *QUICK, "--launch-template",
-                   "mpirun --oversubscribe --bind-to none -n {ranks}")
+        self.sweep("--tp", self.crowded(), "--prompt-tokens", "8", *QUICK, "--launch-template", TEMPLATE)
         self.assertEqual(self.points()[0]["status"], "ok")
 
     def test_a_launcher_that_is_not_there_is_a_failed_point(self):
