@@ -133,10 +133,10 @@ void add_requests(const std::vector<RequestSpan>& requests, Events& events) {
   if (requests.empty()) return;
   events.name_thread(0, kRequests, "requests");
   for (const RequestSpan& each : requests) {
-    const std::string name = fmt::format("request {}", each.request);
-    events.request('b', each, name, each.begin);
+    // One name: Perfetto has a track for every name, and for as many requests of a name as overlap.
+    events.request('b', each, "request", each.begin, fmt::format(R"("request":{})", each.request));
     if (each.first_token) events.request('n', each, "first token", *each.first_token);
-    events.request('e', each, name, each.end,
+    events.request('e', each, "request", each.end,
                    fmt::format(R"("tokens":{},"reason":{})", each.tokens, json_string(each.reason)));
   }
 }

@@ -118,12 +118,13 @@ class LoadedTrace:
     def expect_requests_and_counter(self):
         ends = {event["id2"]["local"]: event for event in self.events["e"]}
         written = sorted((nanoseconds(event["ts"]), nanoseconds(ends[event["id2"]["local"]]["ts"] - event["ts"]),
-                          event["name"], *(ends[event["id2"]["local"]]["args"][key] for key in ("tokens", "reason")))
+                          event["args"]["request"], *(ends[event["id2"]["local"]]["args"][key] for key in ("tokens", "reason")))
                          for event in self.events["b"])
         self.test.assertEqual(self.rows(
-            "SELECT ts, dur, slice.name, EXTRACT_ARG(slice.arg_set_id, 'args.tokens'), "
+            "SELECT ts, dur, EXTRACT_ARG(slice.arg_set_id, 'args.request') AS number, EXTRACT_ARG(slice.arg_set_id, 'args.tokens'), "
             "EXTRACT_ARG(slice.arg_set_id, 'args.reason') FROM slice JOIN process_track ON process_track.id = track_id "
-            "JOIN process USING (upid) WHERE depth = 0 AND process.name GLOB 'rank 0 *' ORDER BY ts, dur, slice.name"), written)
+            "JOIN process USING (upid) WHERE depth = 0 AND process.name GLOB 'rank 0 *' AND slice.name = 'request' ORDER BY ts, dur, number"), written)
+        self.test.assertLessEqual(self.reader.value("SELECT count(*) FROM process_track"), self.most_at_once())
         self.test.assertEqual(len(self.events["n"]),
                               self.reader.value("SELECT count(*) FROM slice WHERE name = 'first token' AND depth = 1"))
         self.test.assertEqual(
@@ -131,6 +132,14 @@ class LoadedTrace:
                       "ON track.id = track_id JOIN process USING (upid) ORDER BY counter.id"),
             [("tokens of a step", self.ranks[0], nanoseconds(event["ts"]), event["args"]["of a step"])
              for event in sorted(self.events["C"], key=lambda event: event["ts"])])
+
+    def most_at_once(self):
+        """The most requests that overlap: the number of tracks that the reader needs."""
+        changes = sorted((event["ts"], event["ph"] == "b") for kind in "be" for event in self.events[kind])
+        open_now = [0]
+        for _, begins in changes:
+            open_now.append(open_now[-1] + (1 if begins else -1))
+        return max(open_now)
 
     def expect_facts(self):
         run = self.file["otherData"]

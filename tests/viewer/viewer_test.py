@@ -163,7 +163,7 @@ class Viewer(launches.Launches):
                 self.assert_seconds(late.get((name, phase), 0.0), rank[phase]["cost_to_others_s"])
         if any(answer["timings"]["token_latencies_s"]):
             latencies = answer["timings"]["token_latencies_s"]
-            rows = sorted(loaded.ask("requests"), key=lambda row: int(row[0].split()[1]))
+            rows = sorted(loaded.ask("requests"), key=lambda row: row[0])
             for (_, ttft, seconds, _, tokens, _), each in zip(rows, latencies, strict=True):
                 self.assert_close((ttft, seconds, tokens), [each[0], float(sum(each)), len(each)])
             self.assertEqual(slots * sum(tokens for *_, tokens, _ in rows),
@@ -252,8 +252,9 @@ class Viewer(launches.Launches):
             kept, = (sum(count for name, _, _, count, *_ in loaded.ask("collectives") if name == rank),)
             self.assertEqual(kept, EVENTS)
 
-    def test_scores(self):
-        loaded = self.trace_of("scores", "score", "--model", self.model, "--ids-file", self.folder / "prompts.json",
+    def test_scores_of_a_model_with_an_odd_name(self):
+        odd = tiny_model.write(self.folder / 'größe "1"\\2')
+        loaded = self.trace_of("scores", "score", "--model", odd, "--ids-file", self.folder / "prompts.json",
                                "--threads", 1, "--launch", "threads", "--tp", 2, "--json", self.folder / "scores.json")
         loaded.expect_collectives_in_steps()
         self.expect_reports(loaded)
@@ -279,6 +280,22 @@ class Viewer(launches.Launches):
         loaded.expect_collectives_in_steps()
         self.expect_reports(loaded)
         self.assertEqual(len(loaded.ask("requests")), 3)
+
+    def test_a_server_with_another_number_of_ranks(self):
+        trace, numbers, endpoint = (self.folder / f"resized.{end}" for end in ("trace", "prom", "json"))
+        with served.Served(launches.PROGRAM, self.model, "--threads", 1, "--tp", 2, "--batch-size", 2, "--max-seq-len", 64,
+                           "--endpoint-file", endpoint, "--trace", trace, "--metrics", numbers) as server:
+            for degree in (None, 3):
+                if degree:
+                    done = self.run_command([launches.PROGRAM, "ctl", "degree", degree, "--endpoint-file", endpoint])
+                    self.assertEqual(done.returncode, 0, done.stdout)
+                status, answer = server.post("/v1/completions", {"model": "model", "prompt": "abc", "max_tokens": 6})
+                self.assertEqual(status, 200, answer)
+        loaded = self.load(trace, numbers)
+        self.assertEqual(len(loaded.ranks), 3)
+        loaded.expect_collectives_in_steps()
+        self.expect_reports(loaded)
+        self.assertEqual(len(loaded.ask("requests")), 1)
 
     def test_benchmarks(self):
         shape = ("--prompt-tokens", 8, "--new-tokens", 6, "--batch-size", 2, "--probe-mib", 8, "--repeats", 1, "--warmup", 0)
