@@ -141,8 +141,9 @@ actors::Sink& Engine::Impl::watched_requests(observe::Observation& observation) 
   actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
   group::ProgressReporter* const progress = group_->progress();
   counted_requests_ = progress == nullptr ? nullptr : std::make_unique<observe::CountedRequests>(sink, *progress);
-  submissions_->on_submit = [log, counted = counted_requests_.get()](const actors::Request& request) {
-    if (log != nullptr) log->submitted(request.id);
+  submissions_->on_submit = [log, counted = counted_requests_.get()](const actors::Request& request,
+                                                                     TimePoint submitted) {
+    if (log != nullptr) log->submitted(request.id, submitted);
     if (counted != nullptr) counted->submitted(request);
   };
   return counted_requests_ != nullptr ? static_cast<actors::Sink&>(*counted_requests_) : sink;

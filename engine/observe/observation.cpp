@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "engine/group/build_id.h"
 #include "engine/group/gathering.h"
 #include "engine/model/load.h"
 #include "engine/observe/timed_bootstrap.h"
@@ -10,8 +9,6 @@
 
 namespace lockstep::observe {
 namespace {
-
-trace::Labels build_labels() { return {{"version", LOCKSTEP_VERSION}, {"build", group::build_id()}}; }
 
 size_t capacity_of(const ObserveOptions& options) {
   return options.is_on() ? static_cast<size_t>(options.trace_events) : 0;
@@ -32,11 +29,7 @@ Result<void> Observation::begin(const model::Plan& plan, std::string_view backen
   const device::RankPlace& place = plan.places[static_cast<size_t>(member_.rank())];
   host_ = place.host;
   cores_ = place.cores;
-  run_ = {{"model", plan.model.checkpoint ? plan.model.checkpoint->string() : "random weights"},
-          {"backend", std::string(backend)},
-          {"dtype", std::string(to_string(plan.model.shard.dtype))},
-          {"ranks", std::to_string(plan.places.size())},
-          {"threads", std::to_string(plan.threads)}};
+  run_ = run_labels(plan, backend);
   has_one_clock_ = device::on_one_host(plan.places);
   if (!has_one_clock_) {
     LOCKSTEP_TRY(pings_, group::ping(member_.bootstrap(), member_.clock()));

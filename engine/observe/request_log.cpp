@@ -16,16 +16,17 @@ RequestLog::RequestLog(actors::Sink& inner, const Clock& clock, size_t most)
     : inner_(inner),
       clock_(clock),
       most_(most),
+      opened_(clock.now()),
       totals_{.submitted = 0,
               .tokens = 0,
               .finished = {},
               .first_token_s = trace::Histogram(kFirstToken),
               .token_s = trace::Histogram(kToken)} {}
 
-void RequestLog::submitted(RequestId request) {
+void RequestLog::submitted(RequestId request, TimePoint at) {
   std::lock_guard lock(mutex_);
   ++totals_.submitted;
-  open_[request] = {.request = request.value, .begin = clock_.now()};
+  open_[request] = {.request = request.value, .begin = std::max(at, opened_)};
 }
 
 actors::Verdict RequestLog::on_token(RequestId request, const actors::MadeToken& token) {

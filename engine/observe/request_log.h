@@ -27,8 +27,9 @@ class RequestLog final : public actors::Sink {
   /// Borrows everything. Keeps the first `most` requests that end; the totals cover all requests.
   RequestLog(actors::Sink& inner, const Clock& clock, size_t most);
 
-  /// Call before `request` is submitted.
-  void submitted(RequestId request);
+  /// Call before the session receives `request`, submitted at `at`: on the trace, at its begin if an earlier session
+  /// had the request.
+  void submitted(RequestId request, TimePoint at);
 
   void on_start(RequestId request) override { inner_.on_start(request); }
   actors::Verdict on_token(RequestId request, const actors::MadeToken& token) override;
@@ -50,6 +51,7 @@ class RequestLog final : public actors::Sink {
   actors::Sink& inner_;
   const Clock& clock_;
   const size_t most_;
+  const TimePoint opened_;
   mutable std::mutex mutex_;  // guards the fields below
   std::map<RequestId, trace::RequestSpan> open_;
   std::vector<trace::RequestSpan> ended_;

@@ -1,5 +1,7 @@
 #include "engine/observe/run_metrics.h"
 
+#include "engine/group/build_id.h"
+
 namespace lockstep::observe {
 namespace {
 
@@ -98,6 +100,16 @@ class RankFamilies {
 };
 
 }  // namespace
+
+Labels build_labels() { return {{"version", LOCKSTEP_VERSION}, {"build", group::build_id()}}; }
+
+Labels run_labels(const model::Plan& plan, std::string_view backend) {
+  return {{"model", plan.model.checkpoint ? plan.model.checkpoint->string() : "random weights"},
+          {"backend", std::string(backend)},
+          {"dtype", std::string(to_string(plan.model.shard.dtype))},
+          {"ranks", std::to_string(plan.places.size())},
+          {"threads", std::to_string(plan.threads)}};
+}
 
 std::vector<MetricFamily> families_of(const RunMetrics& metrics) {
   const RequestTotals& requests = metrics.requests;

@@ -3,14 +3,21 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "engine/model/plan.h"
 #include "engine/observe/request_log.h"
 #include "lockstep/engine.h"
 #include "runtime/trace/prometheus.h"
 #include "runtime/trace/rank_report.h"
 
 namespace lockstep::observe {
+
+/// The program: version, build.
+trace::Labels build_labels();
+/// The run: model, backend, dtype, ranks, threads.
+trace::Labels run_labels(const model::Plan& plan, std::string_view backend);
 
 /// The metrics of one rank.
 struct RankMetrics {

@@ -365,6 +365,11 @@ Result<std::vector<Answer>> RequestState::wait() {
   return answers;
 }
 
+TimePoint RequestState::submitted(size_t answer) const {
+  std::lock_guard lock(mutex_);
+  return rows_.at(answer).answer.times.submitted;
+}
+
 std::vector<int32_t> RequestState::so_far(size_t answer) const {
   std::lock_guard lock(mutex_);
   return rows_.at(answer).answer.ids;

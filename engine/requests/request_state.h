@@ -93,6 +93,8 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
   void cancel();
   Result<std::vector<Answer>> wait();
   std::vector<int32_t> so_far(size_t answer) const;
+  /// The time from which the answer's first token counts.
+  TimePoint submitted(size_t answer) const;
 
   /// Calls the function once when the request is done, on the delivery thread; at once if it is done already.
   void on_done(std::function<void()> call);

@@ -105,7 +105,7 @@ void Submissions::open(std::vector<Entry> entries, std::vector<actors::Request>&
       const RequestId id = ids.emplace_back(next_id_++);
       entry.part.request.id = id;
       all.push_back(remaining(entry));
-      if (on_submit) on_submit(all.back());
+      if (on_submit) on_submit(all.back(), entry.state->submitted(entry.part.first_answer));
       open_.emplace(id, std::move(entry));
     }
     ++counters_.queued;
@@ -135,7 +135,7 @@ std::shared_ptr<TextScores> Submissions::open_text(std::vector<int32_t> ids, int
   }
   const RequestId id(next_id_++);
   all.push_back({.id = id, .ids = text->ids(), .parameters = {}, .task = actors::Task::kScore});
-  if (on_submit) on_submit(all.back());
+  if (on_submit) on_submit(all.back(), serving_.clock.now());
   texts_.emplace(id, text);
   ++counters_.queued;
   text->link({.stop = [session = session_, id] { session->stop(id); }, .wait = links_.wait, .delivery = &delivery_});

@@ -68,8 +68,8 @@ class Submissions final : public actors::Sink {
   /// Waits until callers' functions have returned. Must not be called from one of them. @blocking
   void finish_calls() { delivery_.wait_idle(); }
 
-  /// Called with each request before it is submitted, for logs and counters.
-  std::function<void(const actors::Request&)> on_submit;
+  /// Called with each request before the session receives it, and the time of its submission, for logs and counters.
+  std::function<void(const actors::Request&, TimePoint submitted)> on_submit;
 
   EngineCounters counters() const;
 

@@ -7,8 +7,9 @@ namespace lockstep::launcher {
 namespace {
 
 /// Options of bench that a sweep sets itself or defines differently.
-constexpr const char* kNotOfSweeps[] = {"--tp",      "--batch-size",  "--prompt-tokens",  "--json",        "--launch",
-                                        "--barrier", "--exit-record", "--peer-detection", "--retry-failed"};
+constexpr const char* kNotOfSweeps[] = {
+    "--tp",    "--batch-size", "--prompt-tokens", "--json",           "--launch",
+    "--trace", "--barrier",    "--exit-record",   "--peer-detection", "--retry-failed"};
 
 /// Options that are not forwarded unchanged: they name the model and the grid, or are not bench's.
 const std::string kOwn[] = {"--model",      "--random-weights", "--config",          "--tp",

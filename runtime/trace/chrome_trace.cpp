@@ -39,14 +39,16 @@ class Events {
     add(R"({{"ph":"X","pid":{},"tid":{},"cat":"{}","name":{},"ts":{},"dur":{},"args":{{{}}}}})", rank, int{thread},
         category, json_string(name), since_origin(begin), microseconds(std::max(end, begin) - begin), args);
   }
-  void counter(int rank, std::string_view name, TimePoint at, int64_t value) {
-    add(R"({{"ph":"C","pid":{},"tid":0,"name":{},"ts":{},"args":{{"{}":{}}}}})", rank, json_string(name),
-        since_origin(at), "value", value);
+  /// Viewers show `name` and `series` as one name.
+  void counter(int rank, std::string_view name, std::string_view series, TimePoint at, int64_t value) {
+    add(R"({{"ph":"C","pid":{},"tid":0,"name":{},"ts":{},"args":{{{}:{}}}}})", rank, json_string(name),
+        since_origin(at), json_string(series), value);
   }
-  /// Requests overlap, so they are asynchronous events: start, instants and end with one id.
+  /// Requests overlap, so they are asynchronous events: start, instants and end with one id. A local id: Perfetto shows
+  /// global ones outside their process.
   void request(char step, const RequestSpan& span, std::string_view name, TimePoint at, std::string_view args = "") {
-    add(R"({{"ph":"{}","pid":0,"tid":{},"cat":"request","id":{},"name":{},"ts":{},"args":{{{}}}}})", step,
-        int{kRequests}, span.request, json_string(name), since_origin(at), args);
+    add(R"({{"ph":"{}","pid":0,"tid":{},"cat":"request","id2":{{"local":"{}"}},"name":{},"ts":{},"args":{{{}}}}})",
+        step, int{kRequests}, span.request, json_string(name), since_origin(at), args);
   }
 
   std::string text() && { return std::move(text_); }
@@ -93,7 +95,9 @@ void add_steps(const RankTimeline& rank, Events& events) {
     events.slice(rank.rank, kExecutor, "step", to_string(each.phase), each.begin, each.end,
                  fmt::format(R"("rows":{},"slots":{},"tokens":{},"schedule":{},"step":{})", each.rows, each.slots,
                              each.tokens, each.schedule, each.step));
-    if (rank.rank == 0) events.counter(0, "tokens of a step", each.end, each.tokens);
+    if (rank.rank != 0) continue;
+    events.counter(0, "tokens", "of a step", each.begin, each.tokens);
+    events.counter(0, "tokens", "of a step", each.end, 0);
   }
 }
 
@@ -119,7 +123,7 @@ void add_collectives(const RankTimeline& rank, std::span<const TimePoint> last, 
         fmt::format(R"("sequence":{},"bytes":{},"phase":"{}")", each.sequence, each.bytes, to_string(each.phase));
     if (there > each.enter) {
       events.slice(rank.rank, kCollectives, "waiting", "waiting", each.enter, there,
-                   fmt::format(R"("for":"{}","sequence":{})", name, each.sequence));
+                   fmt::format(R"("for":"{}","sequence":{},"phase":"{}")", name, each.sequence, to_string(each.phase)));
     }
     events.slice(rank.rank, kCollectives, "communication", name, there, each.leave, args);
   }
@@ -129,27 +133,54 @@ void add_requests(const std::vector<RequestSpan>& requests, Events& events) {
   if (requests.empty()) return;
   events.name_thread(0, kRequests, "requests");
   for (const RequestSpan& each : requests) {
-    const std::string name = fmt::format("request {}", each.request);
-    events.request('b', each, name, each.begin);
+    // One name: Perfetto has a track for every name, and for as many requests of a name as overlap.
+    events.request('b', each, "request", each.begin, fmt::format(R"("request":{})", each.request));
     if (each.first_token) events.request('n', each, "first token", *each.first_token);
-    events.request('e', each, name, each.end,
+    events.request('e', each, "request", each.end,
                    fmt::format(R"("tokens":{},"reason":{})", each.tokens, json_string(each.reason)));
   }
 }
 
-std::string metadata(const RunTrace& run) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson facts_of(const RunTrace& run) {
+  OrderedJson json = OrderedJson::object();
   for (const auto& [name, text] : run.facts) json[name] = text;
-  json["ranks"] = nlohmann::ordered_json::array();
-  for (const RankTimeline& rank : run.ranks) {
-    json["ranks"].push_back({{"rank", rank.rank},
-                             {"host", rank.host},
-                             {"cores", rank.cores},
-                             {"clock_error_us", to_seconds(rank.clock_error) * 1e6},
-                             {"dropped_steps", rank.dropped_steps},
-                             {"dropped_collectives", rank.dropped_collectives}});
-  }
+  return json;
+}
+
+OrderedJson facts_of(const RankTimeline& rank) {
+  return {{"rank", rank.rank},
+          {"host", rank.host},
+          {"cores", rank.cores},
+          {"clock_error_us", to_seconds(rank.clock_error) * 1e6},
+          {"dropped_steps", rank.dropped_steps},
+          {"dropped_collectives", rank.dropped_collectives}};
+}
+
+std::string json_text(const OrderedJson& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// The phases; `run` carries the facts of the run and of its rank, because Perfetto does not read `otherData`.
+void add_phases(const RunTrace& run, const RankTimeline& rank, Events& events) {
+  for (const PhaseSpan& each : rank.phases) {
+    std::string args;
+    if (each.name == "run") {
+      OrderedJson facts = facts_of(run);
+      facts.update(facts_of(rank));
+      args = json_text(facts);
+      args = args.substr(1, args.size() - 2);  // without the braces
+    }
+    events.slice(rank.rank, kExecutor, "phase", each.name, each.begin, each.end, args);
+  }
+}
+
+std::string metadata(const RunTrace& run) {
+  OrderedJson json = facts_of(run);
+  json["ranks"] = OrderedJson::array();
+  for (const RankTimeline& rank : run.ranks) json["ranks"].push_back(facts_of(rank));
+  return json_text(json);
 }
 
 }  // namespace
@@ -161,9 +192,7 @@ std::string to_chrome_json(const RunTrace& run) {
     events.name_process(rank);
     events.name_thread(rank.rank, kExecutor, "executor");
     events.name_thread(rank.rank, kCollectives, "collectives");
-    for (const PhaseSpan& each : rank.phases) {
-      events.slice(rank.rank, kExecutor, "phase", each.name, each.begin, each.end);
-    }
+    add_phases(run, rank, events);
     add_schedules(rank, events);
     add_steps(rank, events);
     add_device_parts(rank, events);

@@ -92,7 +92,7 @@ class Observation(program.Folder):
                 if ends:
                     self.assertLessEqual(begin - minus_duration, ends[-1] + 1e-3)
                 ends.append(begin - minus_duration)
-        self.assertEqual(sum(event["args"]["value"] for event in trace["traceEvents"] if event["ph"] == "C"), 24)
+        self.assertEqual(sum(event["args"]["of a step"] for event in trace["traceEvents"] if event["ph"] == "C"), 24)
         self.assertEqual(sum(event["ph"] == "e" for event in trace["traceEvents"]), 2)
 
     def expect_metrics(self, metrics, answer):

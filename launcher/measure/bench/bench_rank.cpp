@@ -146,7 +146,7 @@ Result<void> write_report(const BenchCommand& command, group::Member& member, co
         fmt::join(ratios, " and "), kMostRatio);
   }
   if (command.json) LOCKSTEP_TRY_VOID(write_text_file(*command.json, to_json(report)));
-  return command.trace ? write_text_file(*command.trace, repeater.timeline()) : ok();
+  return command.trace ? write_text_file(*command.trace, repeater.timeline(report.communicator)) : ok();
 }
 
 /// The predicted speed of the model on the measured machine.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/group/binding.h"
 #include "engine/group/gathering.h"
+#include "engine/observe/run_metrics.h"
 #include "launcher/process/process_barrier.h"
 #include "runtime/trace/chrome_trace.h"
 
@@ -101,10 +103,12 @@ Result<trace::RankTimeline> Repeater::run_timed(RowTimes& times) {
     LOCKSTEP_TRY(mine.pings_at_begin, group::ping(member_.bootstrap(), member_.clock()));
   }
   steps_.restart();
+  const TimePoint begin = member_.clock().now();
   const BenchShape& shape = command_.shape;
   probed_.restart(shape.batch * shape.prompt_tokens / plan_.model.shard.chunk, shape.new_tokens - 1);
   if (member_.leads()) submit_all(times);
   LOCKSTEP_TRY_VOID(session_.run(member_, plan_.cores, probed_));
+  mine.phases = {{"run", begin, member_.clock().now()}};
   if (!has_one_clock) {
     LOCKSTEP_TRY(mine.pings_at_end, group::ping(member_.bootstrap(), member_.clock()));
   }
@@ -147,7 +151,12 @@ Result<PhaseSeconds> Repeater::replay() {
   return seconds_of(steps_.steps());
 }
 
-std::string Repeater::timeline() const { return trace::to_chrome_json({.ranks = timelines_}); }
+std::string Repeater::timeline(std::string_view communicator) const {
+  trace::RunTrace run{.ranks = timelines_, .facts = observe::build_labels()};
+  std::ranges::move(observe::run_labels(plan_, command_.engine.backend), std::back_inserter(run.facts));
+  run.facts.emplace_back("communicator", communicator);
+  return trace::to_chrome_json(run);
+}
 
 PhaseSeconds Repeater::seconds_of(std::span<const trace::StepTimes> steps) const {
   return {to_seconds(trace::totals_of(steps, trace::StepPhase::kPrefill).time), to_seconds(decode_steps(steps).time)};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/model/plan.h"
@@ -67,7 +68,7 @@ class Repeater {
   Result<PhaseSeconds> replay();
   int64_t dropped() const { return collectives_.dropped(); }
   /// The last repetition as Chrome trace events, on rank 0.
-  std::string timeline() const;
+  std::string timeline(std::string_view communicator) const;
 
  private:
   /// @collective @blocking

@@ -37,7 +37,7 @@ TEST(RequestLog, PassesEverythingOnAndTellsWhatHappened) {
   ManualClock clock;
   CountingSink sink;
   RequestLog log(sink, clock, /*most=*/3);
-  for (const int64_t request : {0, 1, 2}) log.submitted(RequestId(request));
+  for (const int64_t request : {0, 1, 2}) log.submitted(RequestId(request), clock.now());
   const auto token = [&](int64_t request, int32_t id, int ms) {
     clock.advance(milliseconds(ms));
     return log.on_token(RequestId(request), {.id = id, .made = clock.now()});
@@ -60,6 +60,23 @@ TEST(RequestLog, PassesEverythingOnAndTellsWhatHappened) {
   EXPECT_EQ(requests[1].tokens, 2);
   EXPECT_EQ(requests[1].end - *requests[1].first_token, milliseconds(20));
   EXPECT_FALSE(requests[2].first_token.has_value());
+}
+
+TEST(RequestLog, CountsFromTheSubmissionButNotFromBeforeItsSession) {
+  ManualClock clock;
+  const TimePoint before = clock.now();
+  clock.advance(milliseconds(20));
+  CountingSink sink;
+  RequestLog log(sink, clock, /*most=*/2);
+  const TimePoint opened = clock.now();
+  clock.advance(milliseconds(5));
+  const TimePoint submitted = clock.now();
+  clock.advance(milliseconds(1));  // the session receives both later
+  log.submitted(RequestId(0), before);
+  log.submitted(RequestId(1), submitted);
+  for (const int64_t request : {0, 1}) log.on_finish(RequestId(request), FinishReason::kCancelled, std::nullopt);
+  EXPECT_EQ(log.requests().at(0).begin, opened);
+  EXPECT_EQ(log.requests().at(1).begin, submitted);
 }
 
 RunMetrics small_metrics() {

@@ -261,6 +261,8 @@ TEST(SweepCommandLine, RefusesWhatBenchWouldRefuse) {
                                                 {"--model", "dir"},
                                                 {"--model", "dir", "--out", "o", "--repeats", "0"},
                                                 {"--model", "dir", "--out", "o", "--json", "f"},
+                                                // Every point would write this file.
+                                                {"--model", "dir", "--out", "o", "--trace", "f"},
                                                 {"--model", "dir", "--out", "o", "--report", "--slurm-array"}}) {
     EXPECT_FALSE(parse(wrong).has_value()) << wrong.back();
   }

@@ -87,12 +87,19 @@ TEST(ChromeTrace, TellsStepsCollectivesAndTokens) {
     if (slice["cat"] == "waiting") {
       EXPECT_EQ(slice["pid"], 0);  // rank 1 is the late one
       EXPECT_EQ(slice["dur"], 4000.0);
+      EXPECT_EQ(slice["args"]["for"], slice["ts"] < 100'000.0 ? "exchange" : "all_reduce");
+      EXPECT_EQ(slice["args"]["phase"] == "outside", slice["ts"] < 100'000.0);
     }
     EXPECT_TRUE(slice["cat"] != "communication" || slice["dur"] == 2000.0) << slice;
   }
-  std::vector<int> tokens;
-  for (const Json& counter : events_of(file, "C")) tokens.push_back(counter["args"]["value"]);
-  EXPECT_THAT(tokens, ::testing::ElementsAre(1, 2, 2));
+  std::vector<std::pair<double, int>> tokens;  // of rank 0's steps: from their begins to their ends
+  for (const Json& counter : events_of(file, "C")) {
+    EXPECT_EQ(counter["name"], "tokens");
+    tokens.emplace_back(counter["ts"], counter["args"]["of a step"]);
+  }
+  EXPECT_THAT(tokens, ::testing::ElementsAre(std::pair(110'000.0, 1), std::pair(130'000.0, 0),  //
+                                             std::pair(140'000.0, 2), std::pair(150'000.0, 0),  //
+                                             std::pair(160'000.0, 2), std::pair(170'000.0, 0)));
 }
 
 TEST(ChromeTrace, GivesADeviceARowWhereItsTimeWasMeasured) {
@@ -113,6 +120,29 @@ TEST(ChromeTrace, GivesADeviceARowWhereItsTimeWasMeasured) {
   EXPECT_EQ(found, 1);
   for (const Json& event : events_of(file, "M")) {
     EXPECT_TRUE(event["args"].value("name", "") != "device" || event["pid"] == 1);
+  }
+}
+
+// Perfetto does not read otherData, and shows events with a global id outside their process.
+TEST(ChromeTrace, PutsTheRunsFactsOnItsSliceAndRequestsIntoRankZero) {
+  const Json file = Json::parse(to_chrome_json(small_run()));
+  std::vector<Json> runs;
+  for (const Json& slice : events_of(file, "X")) {
+    if (slice["name"] == "run") runs.push_back(slice["args"]);
+    EXPECT_TRUE(slice["name"] != "load" || slice["args"].empty());
+  }
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1], (Json{{"model", "a \"tiny\" one"},
+                           {"rank", 1},
+                           {"host", "node1"},
+                           {"cores", {1, 2}},
+                           {"clock_error_us", 3.0},
+                           {"dropped_steps", 0},
+                           {"dropped_collectives", 4}}));
+  for (const Json& begin : events_of(file, "b")) {
+    EXPECT_FALSE(begin.contains("id"));
+    EXPECT_EQ(begin["name"], "request");  // all on the tracks of this name
+    EXPECT_EQ(std::to_string(begin["args"]["request"].get<int>()), begin["id2"]["local"]);
   }
 }
 
