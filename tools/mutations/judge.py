@@ -19,7 +19,7 @@ class Judge:
         self.tree, self.limit, self.notes = tree, limit, notes
         self.tests = suites.read_tests(tree)
         known = json.loads(notes.read_text()) if notes.exists() else {}
-        state = str(max((tree.folder / file).stat().st_mtime for file in tree.files))
+        state = tree.state()
         self.usable = known["usable"] if known.get("state") == state else {}  # test → whether it passes without a fault
         self.state = state
 

@@ -1,5 +1,6 @@
 """The copy of the project that gets the faults, and its build folder."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -58,6 +59,14 @@ class Tree:
 
     def source(self, file):
         return (self.root / file).read_text(encoding="utf-8")
+
+    def state(self):
+        """A hash of all sources and tests."""
+        whole = hashlib.sha256()
+        for file in self.files:
+            if not file.startswith(("tools/", "docs/")):
+                whole.update(file.encode() + b"\0" + (self.root / file).read_bytes())
+        return whole.hexdigest()
 
     def copy(self):
         """Makes the copy equal to the project; equal files keep their times, so they are not compiled again."""
