@@ -68,16 +68,21 @@ class Judge:
             if how == "expired" or how is None:
                 passed += [test.name] if how is None else []
                 continue
-            if test.name not in self.usable:
-                self._try_without(fault, source, test)
-            if self.usable[test.name]:
+            if how != "hangs" and self._failure(test, BUILD_SECONDS) is None:
+                continue  # by chance
+            is_due = how == "hangs" or test.name not in self.usable
+            if not is_due or self._passes_without(fault, source, test, how):
                 return {"status": "caught", "test": test.name, "how": how, "seconds": round(self.limit - left, 1),
                         "passed": passed}
         return {"status": "survived", "passed": passed, "left": 0}
 
+    @staticmethod
+    def _deadline(test):
+        return max(LEAST_DEADLINE, 4 * test.seconds)
+
     def _failure(self, test, left):
         """None if the test passes; how it fails; "expired" if there is no time left for it."""
-        deadline = max(LEAST_DEADLINE, 4 * test.seconds)
+        deadline = self._deadline(test)
         environment = {**os.environ, "GTEST_FAIL_FAST": "1", "GTEST_BRIEF": "1"}
         try:
             status, output = trees.run(["ctest", "--test-dir", str(self.tree.build), "-R", f"^{re.escape(test.name)}$",
@@ -98,13 +103,19 @@ class Judge:
             if not works:
                 raise RuntimeError(f"[mutations] the project does not build without a fault\n{output[-4000:]}")
 
-    def _try_without(self, fault, source, test):
-        """Notes whether a test passes without the fault; plants it again if not."""
+    def _passes_without(self, fault, source, test, how):
+        """Whether a test passes without the fault, which is planted again if not. On a busy machine a test may hang without
+        a fault, too: it must then take less than half its deadline."""
         self.tree.write(fault.file, source)
         works, _ = self.tree.make(test.programs, BUILD_SECONDS)
-        self.usable[test.name] = works and self._failure(test, BUILD_SECONDS) is None
+        began = time.monotonic()
+        passes = works and self._failure(test, BUILD_SECONDS) is None
+        is_fast = time.monotonic() - began < self._deadline(test) / 2
+        self.usable[test.name] = passes
         self.notes.write_text(json.dumps({"state": self.state, "usable": self.usable}, indent=1))
-        if not self.usable[test.name]:
-            self.tree.write(fault.file, fault.apply(source))
-            with contextlib.suppress(trees.Expired):
-                self.tree.make(test.programs, BUILD_SECONDS)
+        if passes and (is_fast or how != "hangs"):
+            return True
+        self.tree.write(fault.file, fault.apply(source))
+        with contextlib.suppress(trees.Expired):
+            self.tree.make(test.programs, BUILD_SECONDS)
+        return False
