@@ -165,6 +165,20 @@ TEST(CompareSums, ComparesWithoutExpectedSumsWhatSeveralRanksHold) {
   EXPECT_FALSE(differing.empty());
 }
 
+// What was removed from both lists is still in memory behind them, as a piece of the same place with another sum.
+TEST(CompareSums, ReadsNothingBehindTheLastPiece) {
+  const std::map<std::string, Shape> tensors = {{"w", Shape{2, 8}}};
+  const TensorPart piece{.tensor = 0, .slice = 0, .rows = {0, 2}, .columns = {0, 8}};
+  std::vector<std::vector<TensorPart>> pieces = {{piece, piece}};
+  SummedModel model{tensors, pieces, {{{.sum = {1, 2}, .is_summed = true}, {.sum = {3, 4}, .is_summed = true}}}};
+  EXPECT_EQ(compare_sums(model, nullptr).suspect, 0);
+  pieces[0].pop_back();
+  model.sums[0].pop_back();
+  const SumComparison found = compare_sums(model, nullptr);
+  EXPECT_FALSE(found.suspect);
+  EXPECT_EQ(found.alone, 1);
+}
+
 TEST(DifferingParts, OfARankWhoseOwnFilesDifferAreFoundByAnotherReader) {
   const auto spec = tiny_spec();
   const WeightSums expected = whole_sums(spec);
