@@ -22,7 +22,8 @@ namespace {
 using checkpoint::ModelSpec;
 
 constexpr int64_t kDefaultSlots = 8;
-constexpr int64_t kMostScoredRows = 64;  // rows whose logits of the whole vocabulary are in memory at once
+constexpr double kMostCheckSeconds = 1e9;  // of the weights
+constexpr int64_t kMostScoredRows = 64;    // rows whose logits of the whole vocabulary are in memory at once
 
 Error refused(std::string_view option, const std::string& found, const std::string& expected) {
   return {ErrorKind::kInvalidArgument,
@@ -165,6 +166,10 @@ Error embeddings_of_a_draft() {
 
 Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,
                          const device::Capabilities& backend) {
+  if (!(options.check_weights_s >= 0.0 && options.check_weights_s <= kMostCheckSeconds)) {
+    return refused("--check-weights-s", fmt::format("{}", options.check_weights_s),
+                   fmt::format("0 to {} seconds", kMostCheckSeconds));
+  }
   Plan plan;
   ModelPlan& own = plan.model;
   own.spec = model.spec();

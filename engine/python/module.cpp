@@ -177,9 +177,9 @@ OpenOptions open_options(const std::optional<std::string>& dtype, const std::opt
                          std::optional<int64_t> batch_size, std::optional<int64_t> max_seq_len, int64_t prefill_chunk,
                          std::optional<int> threads, const std::string& backend,
                          const std::map<std::string, std::string>& backend_options,
-                         std::optional<int64_t> memory_budget, bool scoring, int64_t max_logprobs,
-                         bool prompt_embeddings, const std::optional<std::string>& draft_model, int64_t drafts,
-                         bool looks_up) {
+                         std::optional<int64_t> memory_budget, double check_weights_s, bool scoring,
+                         int64_t max_logprobs, bool prompt_embeddings, const std::optional<std::string>& draft_model,
+                         int64_t drafts, bool looks_up) {
   OpenOptions options{.model = {},
                       .engine = {.slots = batch_size,
                                  .capacity = max_seq_len,
@@ -188,7 +188,8 @@ OpenOptions open_options(const std::optional<std::string>& dtype, const std::opt
                                  .backend_options = backend_options,
                                  .threads = threads,
                                  .scoring = scoring ? Scoring::kOn : Scoring::kOff,
-                                 .scored_top = max_logprobs}};
+                                 .scored_top = max_logprobs,
+                                 .check_weights_s = check_weights_s}};
   if (prompt_embeddings) options.engine.prompt_embeddings = PromptEmbeddings::kOn;
   if (weights) options.model.weights = weights_of(*weights);
   if (activations) options.model.activations = activations_of(*activations);
@@ -205,8 +206,8 @@ void bind_ranks(nb::module_& module) {
   nb::class_<OpenOptions>(module, "OpenOptions");
   module.def("open_options", open_options, nb::kw_only(), "dtype"_a.none(), "weights"_a.none(), "activations"_a.none(),
              "kv_dtype"_a.none(), "batch_size"_a.none(), "max_seq_len"_a.none(), "prefill_chunk"_a, "threads"_a.none(),
-             "backend"_a, "backend_options"_a, "memory_budget"_a.none(), "scoring"_a, "max_logprobs"_a,
-             "prompt_embeddings"_a, "draft_model"_a.none(), "drafts"_a, "looks_up"_a);
+             "backend"_a, "backend_options"_a, "memory_budget"_a.none(), "check_weights_s"_a, "scoring"_a,
+             "max_logprobs"_a, "prompt_embeddings"_a, "draft_model"_a.none(), "drafts"_a, "looks_up"_a);
   nb::class_<Ranks>(module, "Ranks")
       .def(nb::init<std::optional<int>, nb::object, nb::object, nb::object>(), "communicator"_a.none(), "log"_a,
            "set_variable"_a, "end_process"_a)

@@ -3,6 +3,7 @@
     input_test.py
 """
 import copy
+import pathlib
 import pickle
 import unittest
 
@@ -104,6 +105,16 @@ class BadInput(OnOneModel):
         with self.assertRaises(lockstep.Error) as raised:
             lockstep.Model(self.directory, memory_budget=1)
         self.assertEqual(raised.exception.kind, "resource_exhausted")
+        for seconds in (-1.0, float("nan"), float("inf")):
+            with self.assertRaisesRegex(lockstep.InputError, "check_weights_s: found .*, expected 0 to"):
+                lockstep.Model(self.directory, check_weights_s=seconds)
+
+    def test_weights_are_checked_while_the_model_is_open_unless_told_not_to(self):
+        def threads_with(seconds):
+            with lockstep.Model(self.directory, threads=1, check_weights_s=seconds):
+                return len(list(pathlib.Path("/proc/self/task").iterdir()))
+        threads_with(0)  # some begin with the first model
+        self.assertEqual(threads_with(600) - threads_with(0), 1)
 
     def test_scores_and_streams_of_text(self):
         with self.assertRaisesRegex(TypeError, "tokenizer.encode"):

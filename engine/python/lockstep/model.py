@@ -41,8 +41,8 @@ class Model(Inspection, TextCalls):
                  weights: str | None = None, activations: str | None = None,
                  kv_dtype: Literal["int8", "fp8"] | None = None, batch_size: int | None = None, max_seq_len: int | None = None,
                  prefill_chunk: int = 256, threads: int | None = None, backend: str = "cpu",
-                 backend_options: dict[str, str] | None = None, memory_budget: int | None = None, scoring: bool = True,
-                 max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None,
+                 backend_options: dict[str, str] | None = None, memory_budget: int | None = None,
+                 check_weights_s: float = 600.0, scoring: bool = True, max_logprobs: int = 20, prompt_embeddings: bool = False, tokenizer: Any = None,
                  draft_model: str | os.PathLike[str] | None = None,
                  num_assistant_tokens: int | None = None, prompt_lookup_num_tokens: int | None = None,
                  launch: Literal["threads", "mpirun", "inside"] = "threads", launcher: str = "mpirun -n {ranks}",
@@ -65,6 +65,7 @@ class Model(Inspection, TextCalls):
             backend: "cpu", or another that the build has.
             backend_options: of the backend, such as {"instruction-set": "avx2"}.
             memory_budget: bytes of a rank; a model that needs more is refused before weights are read.
+            check_weights_s: seconds in which a rank compares its weights in host memory with their sums once; 0: never.
             scoring: whether `score` is possible, which takes one more graph.
             max_logprobs: the largest `top` of `score`.
             prompt_embeddings: whether `generate` takes inputs_embeds; prefill steps then have one more input.
@@ -90,8 +91,8 @@ class Model(Inspection, TextCalls):
             "dtype": None if dtype is None else str(dtype).removeprefix("torch."), "weights": weights, "activations": activations,
             "kv_dtype": kv_dtype, "batch_size": batch_size, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk,
             "threads": threads,
-            "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget, "scoring": scoring,
-            "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
+            "backend": backend, "backend_options": backend_options or {}, "memory_budget": memory_budget,
+            "check_weights_s": check_weights_s, "scoring": scoring, "max_logprobs": max_logprobs, "prompt_embeddings": prompt_embeddings, "draft_model": draft, "drafts": drafts,
             "looks_up": looks_up}
         path = os.fspath(directory)
         if launch == "threads":
