@@ -60,6 +60,7 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
   ReplicaAddresses addresses;
   const auto prepare = [&]() -> Result<void> {
     if (!model.has_value()) return model.error();
+    LOCKSTEP_TRY_VOID(check_files_of_replicas(command.engine.observe, group.replicas()));
     LOCKSTEP_TRY(statement, statement_of_launch(command, group, model.value()));
     if (!group.leads() || group.replica() != 0) return ok();
     LOCKSTEP_TRY(addresses.own, address_of(command));
@@ -77,6 +78,15 @@ Result<void> run(const EngineCommand& command, Group& group, const Log& log) {
 }
 
 }  // namespace
+
+Result<void> check_files_of_replicas(const ObserveOptions& observe, int replicas) {
+  if (replicas == 1 || (!observe.trace && !observe.metrics)) return ok();
+  const char* const option = observe.trace ? "--trace" : "--metrics";
+  return Error{ErrorKind::kInvalidArgument,
+               fmt::format("[launcher] {}: found {} replicas, which would all write this file, expected one group of "
+                           "ranks; omit {} (/metrics of lockstep serve counts all replicas), or start one group",
+                           option, replicas, option)};
+}
 
 Result<void> serve_engine(const EngineCommand& command) {
   return on_own_ranks({.run = command.run,

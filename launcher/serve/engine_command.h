@@ -23,6 +23,9 @@ struct EngineCommand {
   EndSignal end_signal = EndSignal::kAny;
 };
 
+/// The files of an observation hold one group of ranks: several replicas would write the same ones.
+Result<void> check_files_of_replicas(const ObserveOptions& observe, int replicas);
+
 /// Serves until a client asks for the end. Rank 0 prints the address once requests are served. @collective @blocking
 Result<void> serve_engine(const EngineCommand& command);
 

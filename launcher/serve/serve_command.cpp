@@ -141,6 +141,7 @@ Result<void> serve(const ServeCommand& command) {
     LOCKSTEP_TRY_VOID(check_launched(command, *own));
     if (own->rank != 0) return serve_as_rank(command.engine);
   }
+  LOCKSTEP_TRY_VOID(check_files_of_replicas(command.engine.engine.observe, command.door.replicas.replicas));
   serve::DoorOptions door = command.door;
   door.model = fs::absolute(command.engine.model.directory).lexically_normal().string();
   door.replicas.silence_s = command.engine.run.silence_s;

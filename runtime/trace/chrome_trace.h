@@ -5,8 +5,10 @@
 //     thread  executor       phases ▸ schedules ▸ steps
 //     thread  collectives    waiting, then the collective itself
 //     thread  device         steps on a device beside the host
-//     thread  requests       from submission to the last token (rank 0)
+//     thread  requests       from submission to the last token (rank 0); tracks of the process in Perfetto
 //     counter tokens of a step
+//
+// tests/viewer loads such files in Perfetto's own reader.
 #pragma once
 
 #include <optional>
@@ -32,7 +34,7 @@ struct RequestSpan {
 struct RunTrace {
   std::vector<RankTimeline> ranks;
   std::vector<RequestSpan> requests;
-  std::vector<std::pair<std::string, std::string>> facts;  // metadata of the file: program, model, …
+  std::vector<std::pair<std::string, std::string>> facts;  // program, model, …: of the file and of the slices "run"
 };
 
 /// The file's text. Times are microseconds since the earliest event. Pure.

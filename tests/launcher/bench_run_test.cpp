@@ -52,6 +52,34 @@ class BenchRun : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
+TEST_F(BenchRun, TracesItsLastRepetitionInARunWithItsFacts) {
+  BenchCommand traced = command();
+  traced.trace = folder_ / "trace.json";
+  traced.repeats = 1;
+  const auto ran = bench(traced);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  const Json trace = Json::parse(std::ifstream(*traced.trace));
+  std::vector<Json> runs, steps;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["cat"] == "phase") runs.push_back(event);
+    if (event["ph"] == "X" && event["cat"] == "step") steps.push_back(event);
+  }
+  ASSERT_EQ(runs.size(), 2u);  // ranks
+  for (const Json& run : runs) {
+    EXPECT_EQ(run["name"], "run");
+    EXPECT_EQ(run["args"]["backend"], "cpu");
+    EXPECT_EQ(run["args"]["model"], "random weights");
+    EXPECT_EQ(run["args"]["communicator"], "loopback");
+  }
+  ASSERT_FALSE(steps.empty());
+  for (const Json& step : steps) {
+    const Json& run = step["pid"] == runs[0]["pid"] ? runs[0] : runs[1];
+    EXPECT_GE(step["ts"], run["ts"]);
+    EXPECT_LE(step["ts"].get<double>() + step["dur"].get<double>(),
+              run["ts"].get<double>() + run["dur"].get<double>() + 1e-3);  // microseconds as double
+  }
+}
+
 TEST_F(BenchRun, WritesWhatIsPromised) {
   const auto ran = bench(command());
   ASSERT_TRUE(ran.has_value()) << ran.error().message;

@@ -95,6 +95,15 @@ class Observation(program.Folder):
         self.assertEqual(sum(event["args"]["of a step"] for event in trace["traceEvents"] if event["ph"] == "C"), 24)
         self.assertEqual(sum(event["ph"] == "e" for event in trace["traceEvents"]), 2)
 
+    def expect_requests(self, trace, latencies):
+        """Of the timeline: each in rank 0's process, with the times of --json, microseconds with three decimals."""
+        at = {(event["ph"], event["id2"]["local"]): event for event in trace["traceEvents"] if event["ph"] in "bne"}
+        for request, each in enumerate(map(str, range(len(latencies)))):
+            self.assertEqual(at["b", each]["args"], {"request": request})
+            begin = at["b", each]["ts"]
+            self.assertAlmostEqual(at["n", each]["ts"] - begin, latencies[request][0] * 1e6, places=2)
+            self.assertAlmostEqual(at["e", each]["ts"] - begin, sum(latencies[request]) * 1e6, places=2)
+
     def expect_metrics(self, metrics, answer):
         self.assertEqual(metrics["lockstep_run_complete"][()], 1)
         self.assertEqual(metrics["lockstep_generated_tokens_total"][()], 24)
@@ -116,6 +125,7 @@ class Observation(program.Folder):
         answer, trace, metrics = self.observe()
         self.expect_split(answer["ranks"])
         self.expect_trace(trace, answer["ranks"])
+        self.expect_requests(trace, answer["timings"]["token_latencies_s"])
         self.expect_metrics(metrics, answer)
         alone = self.answer_of(*self.PROMPT, ranks=2)
         self.assertEqual(alone["sequences"], answer["sequences"])

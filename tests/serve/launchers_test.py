@@ -166,6 +166,15 @@ class ByALauncher(Servers):
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(words, done.stderr)
 
+    def test_a_file_of_one_group_is_refused_with_several(self):
+        for option in ("--trace", "--metrics"):
+            for before, words in (((), ("serve", "--port", 0, "--replicas", 2)), (MPIRUN, ("engine", "--tp", 1))):
+                done = run(*before, PROGRAM, *words, "--model", self.tiny, option, self.folder / "file")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(f"{option}: found 2 replicas", done.stderr)
+                self.assertIn(f"omit {option} (/metrics", done.stderr)
+                self.assertFalse((self.folder / "file").exists())
+
 
 if __name__ == "__main__":
     PROGRAM, MODEL = sys.argv[1:3]
