@@ -286,7 +286,8 @@ TEST(Shard, RefusesRowsAndSlotsThatItCannotHold) {
   };
   EXPECT_THAT(message(rows({1, 2, 3, 4, 5}, 0, {-1, -1})), HasSubstr("found 5 ids"));
   EXPECT_THAT(message(rows({}, 0, {-1, -1})), HasSubstr("found no ids"));
-  EXPECT_THAT(message(rows({40}, 0, {-1, -1})), HasSubstr("found id 40"));
+  EXPECT_THAT(message(rows({40}, 0, {-1, -1})), HasSubstr("row 0: found id 40"));
+  EXPECT_THAT(message(rows({1, 2, 40}, 0, {-1, -1})), HasSubstr("row 2: found id 40"));
   EXPECT_THAT(message(rows({1}, 2, {-1, -1})), HasSubstr("slot 2"));
   EXPECT_THAT(message(rows({1}, 0, {-1})), HasSubstr("1 logit rows"));
   PrefillRows beyond = rows({1}, 0, {-1, -1});
