@@ -224,7 +224,7 @@ TensorOutcome outcome_of(const std::map<SummedKind, SumsByPlace>& sums, bool all
   bool is_verified = expected != nullptr && all_summed && !sums.empty(), is_shared = all_summed && !sums.empty();
   for (const auto& [kind, by_place] : sums) {
     for (const auto& [place, same] : by_place) {
-      if (std::ranges::any_of(same, [&](const TensorSum& sum) { return sum != same.front(); })) {
+      if (std::ranges::any_of(same, [&same = same](const TensorSum& sum) { return sum != same.front(); })) {
         return TensorOutcome::kDiffers;
       }
       is_shared = is_shared && same.size() > 1;

@@ -45,7 +45,8 @@ std::string_view take_until(std::string_view& text, char mark) {
 std::optional<int> parse_number(std::string_view text) {
   int number = -1;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return status == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+  const bool is_whole = status == std::errc() && end == text.data() + text.size() && number >= 0;
+  return is_whole ? std::optional(number) : std::nullopt;
 }
 
 /// "5" or "1/9": core 1, of which the process may use the hardware thread 9.

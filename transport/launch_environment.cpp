@@ -11,13 +11,16 @@ namespace {
 
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;  // Slurm's batch, extern and interactive "steps" lie above
 
-Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std::string_view name) {
+constexpr int64_t kMostCount = std::numeric_limits<int>::max();
+
+Result<std::optional<int64_t>> read_number(const EnvironmentLookup& lookup, std::string_view name,
+                                           int64_t most = kMostCount) {
   const std::optional<std::string> text = name.empty() ? std::nullopt : lookup(name);
   if (!text) return std::optional<int64_t>();
   int64_t value = -1;
   const char* const end = text->data() + text->size();
   const auto [stop, status] = std::from_chars(text->data(), end, value);
-  if (status != std::errc() || stop != end || value < 0 || value > std::numeric_limits<uint32_t>::max()) {
+  if (status != std::errc() || stop != end || value < 0 || value > most) {
     return Error{ErrorKind::kFailedPrecondition,
                  fmt::format("[transport] cannot read the launcher's variable {}: found '{}', expected a count; start "
                              "through mpirun or srun, or unset it",
@@ -52,6 +55,14 @@ std::optional<int> narrow(std::optional<int64_t> value) {
   return static_cast<int>(*value);
 }
 
+Result<void> check_below(std::string_view rank_name, int64_t rank, std::string_view size_name, int64_t size) {
+  if (rank < size) return ok();
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[transport] cannot use the launcher's variables {} and {}: found rank {} of {}, expected a "
+                           "rank below their number; start through mpirun or srun, or unset them",
+                           rank_name, size_name, rank, size)};
+}
+
 /// Empty without the launcher's variables.
 Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, const Names& names) {
   LOCKSTEP_TRY(const std::optional<int64_t> size, read_number(lookup, names.size));
@@ -59,6 +70,10 @@ Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, c
   if (!size || !rank) return std::optional<LaunchEnvironment>();
   LOCKSTEP_TRY(const std::optional<int64_t> local_rank, read_number(lookup, names.local_rank));
   LOCKSTEP_TRY(const std::optional<int64_t> local_size, read_number(lookup, names.local_size));
+  LOCKSTEP_TRY_VOID(check_below(names.rank, *rank, names.size, *size));
+  if (local_size) {
+    LOCKSTEP_TRY_VOID(check_below(names.local_rank, local_rank.value_or(0), names.local_size, *local_size));
+  }
   return std::optional(LaunchEnvironment{.launcher = names.launcher,
                                          .size = static_cast<int>(*size),
                                          .rank = static_cast<int>(*rank),
@@ -68,7 +83,8 @@ Result<std::optional<LaunchEnvironment>> read(const EnvironmentLookup& lookup, c
 }
 
 Result<bool> is_slurm_step(const EnvironmentLookup& lookup) {
-  LOCKSTEP_TRY(const std::optional<int64_t> step, read_number(lookup, "SLURM_STEP_ID"));
+  LOCKSTEP_TRY(const std::optional<int64_t> step,
+               read_number(lookup, "SLURM_STEP_ID", std::numeric_limits<uint32_t>::max()));
   return step && *step < kFirstSpecialStep;
 }
 

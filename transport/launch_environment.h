@@ -58,7 +58,8 @@ struct LaunchEnvironment {
 /// The value of an environment variable; empty when it is not set.
 using EnvironmentLookup = std::function<std::optional<std::string>(std::string_view name)>;
 
-/// Pure. Fails with `kFailedPrecondition`, naming the variable, when a number cannot be parsed.
+/// Pure. Fails with `kFailedPrecondition`, naming the variable, when a number cannot be parsed, or a rank is not below
+/// the number of ranks.
 Result<LaunchEnvironment> read_launch_environment(const EnvironmentLookup& lookup);
 
 /// The variables that give a rank of kLockstep its `environment`: what `read_launch_environment` reads.

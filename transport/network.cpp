@@ -16,6 +16,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <set>
 #include <sstream>
 
@@ -241,7 +242,7 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
   }
   std::vector<Interface> candidates = hosts.front().interfaces;
   std::erase_if(candidates, is_loopback);
-  std::ranges::stable_partition(candidates, &Interface::has_default);
+  std::stable_partition(candidates.begin(), candidates.end(), std::mem_fn(&Interface::has_default));
   for (const Interface& candidate : candidates) {
     if (auto all = all_in_network(hosts, candidate)) return *std::move(all);
   }

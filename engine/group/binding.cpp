@@ -45,7 +45,7 @@ std::vector<Cores> divide(const std::vector<Cores>& wanted) {
     std::vector<size_t> ranks = key.second;
     std::ranges::stable_sort(ranks, std::greater(), [&](size_t rank) { return shares[rank].size(); });
     for (size_t i = 0; i < ranks.size(); ++i) {
-      const auto at = [&](size_t part) {
+      const auto at = [&, &cores = cores](size_t part) {
         return cores.begin() + static_cast<std::ptrdiff_t>(part * cores.size() / ranks.size());
       };
       shares[ranks[i]].insert(shares[ranks[i]].end(), at(i), at(i + 1));

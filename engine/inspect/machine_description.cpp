@@ -7,6 +7,7 @@
 
 #include "engine/inspect/measured_rates.h"
 #include "runtime/core/atomic_file.h"
+#include "runtime/core/json_depth.h"
 #include "runtime/core/short_number.h"
 #include "runtime/topology/discovery.h"
 #include "transport/bootstrap.h"
@@ -180,11 +181,26 @@ double number_in(const Json& json, const char* key) {
   return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
 }
 
+/// A count from 1 to 2^15; 1 where the file has none.
+int count_in(const Json& json, const char* key) {
+  constexpr double kMost = 1 << 15;
+  const double number = number_in(json, key);
+  return number >= 1 && number <= kMost ? static_cast<int>(number) : 1;
+}
+
+/// Whole numbers up to 2^53; 0 for others.
+int64_t bytes_in(const Json& json) {
+  constexpr double kMost = 1LL << 53;
+  const double number = number_in(json, "bytes");
+  return number >= 1 && number <= kMost ? static_cast<int64_t>(number) : 0;
+}
+
 }  // namespace
 
 cost::Link assumed_link() { return {.rows = {{.latency_s = kAssumedLatency, .bytes_per_s = kAssumedLinkBandwidth}}}; }
 
 Result<RecordedProbe> parse_probe(const std::string& json, const std::string& origin) {
+  if (nests_too_deep(json)) return no_probe(origin, "lists nested too deep");
   const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!file.is_object()) return no_probe(origin, "no JSON object");
   const auto probe = file.find("probe");
@@ -192,14 +208,14 @@ Result<RecordedProbe> parse_probe(const std::string& json, const std::string& or
   RecordedProbe recorded{.rates = {number_in(*probe, "read_bytes_per_s"), number_in(*probe, "flops_per_s")}};
   if (!(recorded.rates.read_bytes_per_s > 0)) return no_probe(origin, "no \"read_bytes_per_s\"");
   if (!(recorded.rates.flops_per_s > 0)) return no_probe(origin, "no \"flops_per_s\"");
-  recorded.ranks = std::max(1, static_cast<int>(number_in(file, "world_size")));
+  recorded.ranks = count_in(file, "world_size");
   const auto of_devices = probe->find("of_devices");
   recorded.of_devices = of_devices != probe->end() && *of_devices == true;
-  recorded.cores = recorded.ranks * std::max(1, static_cast<int>(number_in(file, "threads")));
+  recorded.cores = recorded.ranks * count_in(file, "threads");
   const auto collectives = probe->find("collectives");
   if (collectives == probe->end() || !collectives->is_array()) return recorded;
   for (const Json& line : *collectives) {
-    const cost::LinkMeasurement measured{static_cast<int64_t>(number_in(line, "bytes")), number_in(line, "seconds")};
+    const cost::LinkMeasurement measured{bytes_in(line), number_in(line, "seconds")};
     const bool rises = recorded.collectives.empty() || recorded.collectives.back().bytes < measured.bytes;
     if (measured.bytes < 1 || !(measured.seconds > 0) || !rises)
       return no_probe(origin, "\"collectives\" that do not rise");

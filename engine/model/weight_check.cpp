@@ -139,7 +139,7 @@ Result<void> WeightCheck::explain(group::Member& member, const shards::SummedMod
                                   const shards::WeightSource& source) const {
   const auto& [name, shape] = tensor_at(tensors_, tensor);
   std::vector<PieceSum> own;
-  const auto read_all = [&]() -> Result<void> {
+  const auto read_all = [&, &name = name, &shape = shape]() -> Result<void> {
     for (size_t rank = 0; rank < pieces_.size(); ++rank) {
       for (size_t i = 0; i < pieces_[rank].size(); ++i) {
         if (pieces_[rank][i].tensor != tensor) continue;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/field_list.h"
@@ -48,7 +50,10 @@ Json write(const T& value) {
   }
 }
 
-inline void read(const Json& json, Bytes& value) { value = Bytes(json.get<int64_t>()); }
+template <typename T>
+T exact_integer(const Json& json);
+
+inline void read(const Json& json, Bytes& value) { value = Bytes(exact_integer<int64_t>(json)); }
 inline void read(const Json& json, std::filesystem::path& value) { value = json.get<std::string>(); }
 
 template <typename T>
@@ -68,12 +73,23 @@ void read(const Json& json, std::vector<T>& values) {
   for (const Json& element : json) read(element, values.emplace_back());
 }
 
+/// nlohmann converts any number to any type, where it does not fit with another value.
+template <typename T>
+T exact_integer(const Json& json) {
+  const bool fits = json.is_number_unsigned() ? std::in_range<T>(json.get<uint64_t>())
+                                              : json.is_number_integer() && std::in_range<T>(json.get<int64_t>());
+  if (!fits) throw Json::out_of_range::create(406, "found another number than expected", &json);
+  return json.get<T>();
+}
+
 template <typename T>
 void read(const Json& json, T& value) {
-  if constexpr (HasFields<T>) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    value = exact_integer<T>(json);
+  } else if constexpr (HasFields<T>) {
     for_each_field(value, [&](std::string_view name, auto& field) { read(json.at(std::string(name)), field); });
   } else if constexpr (std::is_enum_v<T>) {
-    value = static_cast<T>(json.get<int64_t>());
+    value = static_cast<T>(exact_integer<std::underlying_type_t<T>>(json));
   } else {
     value = json.get<T>();
   }

@@ -4,6 +4,7 @@
 
 #include "engine/requests/field_json.h"
 #include "runtime/core/hash.h"
+#include "runtime/core/json_depth.h"
 
 namespace lockstep::requests {
 namespace {
@@ -36,6 +37,7 @@ std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& 
 }
 
 Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const Model& model) {
+  if (nests_too_deep(text)) return invalid("lists nested too deep");
   Suspended suspended;
   try {
     field_json::read(nlohmann::json::parse(text), suspended);

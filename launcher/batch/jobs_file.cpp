@@ -9,6 +9,7 @@
 
 #include "lockstep/request.h"
 #include "runtime/core/hash.h"
+#include "runtime/core/json_depth.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -105,6 +106,7 @@ Result<std::string> read_id(const Json& id, const std::string& place) {
 }  // namespace
 
 Result<ParsedLine> parse_job_line(std::string_view line, const std::string& place) {
+  if (nests_too_deep(line)) return bad_line(place, "lists nested too deep", "a row");
   const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return bad_line(place, json.is_discarded() ? "text that is not JSON" : json.type_name(), "a JSON object");

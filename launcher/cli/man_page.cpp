@@ -88,7 +88,7 @@ std::string options_text(const std::vector<OptionDescription>& options) {
 /// The kinds of failure by their exit codes.
 std::string exit_status() {
   std::map<int, std::string> codes = {{0, "ok"}};
-  for (const ErrorKind kind : error_kinds()) {
+  for (const ErrorKind kind : kErrorKinds) {
     std::string name(to_string(kind));
     std::ranges::replace(name, '_', ' ');
     std::string& names = codes[exit_code(kind)];

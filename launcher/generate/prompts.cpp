@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/atomic_file.h"
+#include "runtime/core/json_depth.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -56,7 +57,8 @@ std::string origin_of(size_t row) { return fmt::format("prompt {}", row); }
 }  // namespace
 
 Result<std::vector<Prompt>> parse_ids(std::string_view text, std::string_view origin) {
-  const json rows = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json rows =
+      nests_too_deep(text) ? json(json::value_t::discarded) : json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!rows.is_array()) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] {}: found {}, expected a JSON array of rows; correct the file", origin,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "runtime/core/atomic_file.h"
@@ -12,8 +11,6 @@
 
 namespace lockstep::launcher {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kLost = 5, kTooLate = 6, kInterrupted = 130, kSignals = 128;
 
@@ -33,17 +30,6 @@ std::vector<std::filesystem::path> record_files(const std::filesystem::path& fol
     if (is_record(entry.path())) files.push_back(entry.path());
   }
   return files;
-}
-
-std::optional<ExitRecord> parse_record(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto is_number = [&](const char* name) { return json.contains(name) && json[name].is_number_integer(); };
-  if (!is_number("code") || !is_number("rank")) return std::nullopt;
-  ExitRecord record{.code = json["code"], .rank = json["rank"]};
-  if (is_number("lost_rank")) record.lost_rank = json["lost_rank"].get<int>();
-  if (json.contains("message") && json["message"].is_string()) record.message = json["message"];
-  return record;
 }
 
 /// The first record whose code is one of `codes`; null when there is none.
@@ -88,7 +74,7 @@ std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder) {
   for (const std::filesystem::path& file : record_files(folder)) {
     const auto text = read_text_file(file, "--exit-record");
     if (!text.has_value()) continue;
-    if (auto record = parse_record(text.value())) records.push_back(*std::move(record));
+    if (auto record = parse_exit_record(text.value())) records.push_back(*std::move(record));
   }
   std::ranges::sort(records, {}, &ExitRecord::rank);
   return records;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/result.h"
 
@@ -28,6 +29,9 @@ struct ExitRecord {
 
 /// The record as JSON text.
 std::string to_json(const ExitRecord& record);
+
+/// The fields of such a text by which the end of a start is judged: codes, ranks and the message. None for other texts.
+std::optional<ExitRecord> parse_exit_record(std::string_view text);
 
 /// Writes `directory`/rank-R.json, whole or not at all.
 Result<void> write_exit_record(const std::filesystem::path& directory, const ExitRecord& record);

@@ -199,7 +199,7 @@ std::string to_bytes(std::span<const int32_t> numbers) {
 
 std::vector<int32_t> parse_numbers(std::string_view bytes) {
   std::vector<int32_t> numbers(bytes.size() / sizeof(int32_t));
-  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(int32_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(int32_t));
   return numbers;
 }
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
-#include <ranges>
 #include <string_view>
 
 #include "runtime/core/result.h"
@@ -11,16 +12,17 @@
 namespace lockstep {
 
 /// All kinds, in the order of their numbers.
-inline auto error_kinds() {
-  return std::views::iota(0, static_cast<int>(ErrorKind::kCancelled) + 1) |
-         std::views::transform([](int number) { return static_cast<ErrorKind>(number); });
-}
+inline constexpr auto kErrorKinds = [] {
+  std::array<ErrorKind, static_cast<size_t>(ErrorKind::kCancelled) + 1> kinds{};
+  for (size_t number = 0; number < kinds.size(); ++number) kinds[number] = static_cast<ErrorKind>(number);
+  return kinds;
+}();
 
 namespace detail {
 
 template <typename Matches>
 std::optional<ErrorKind> first_error_kind(Matches matches) {
-  for (const ErrorKind kind : error_kinds()) {
+  for (const ErrorKind kind : kErrorKinds) {
     if (matches(kind)) return kind;
   }
   return std::nullopt;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/json_depth.h"
 #include "runtime/generation/generation_config.h"
 #include "runtime/generation/options.h"
 #include "runtime/gguf/model_texts.h"
@@ -14,6 +15,11 @@ namespace lockstep::generation {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Discarded where it is not JSON, or nests too deep.
+Json parse_value(std::string_view json) {
+  return nests_too_deep(json) ? Json(Json::value_t::discarded) : Json::parse(json, nullptr, /*allow_exceptions=*/false);
+}
 
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -71,8 +77,8 @@ Error not_served(std::string_view origin, const std::vector<std::string>& option
 }  // namespace
 
 Result<void> GenerationConfig::set(std::string_view name, std::string_view json) {
-  const Json value = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   constexpr std::string_view kOrigin = "generation option";
+  const Json value = parse_value(json);
   if (value.is_discarded()) return wrong(kOrigin, name, std::string(json), "a value as in JSON");
   LOCKSTEP_TRY(const Outcome outcome, set_option(*this, name, value, kOrigin));
   if (outcome == Outcome::kUnserved) return not_served(kOrigin, {fmt::format("{}={}", name, json)});
@@ -85,7 +91,7 @@ Result<void> GenerationConfig::set(std::string_view name, std::string_view json)
 }
 
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin) {
-  const Json file = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json file = parse_value(json);
   if (file.is_discarded() || !file.is_object()) {
     return Error{
         ErrorKind::kInvalidArgument,

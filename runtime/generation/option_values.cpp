@@ -1,10 +1,24 @@
 #include "runtime/generation/option_values.h"
 
-#include <limits>
+#include <utility>
 
 namespace lockstep::generation {
 
 using Json = nlohmann::json;
+
+namespace {
+
+/// nlohmann's comparisons take an unsigned number above 63 bits for a negative one.
+template <typename T>
+bool read_signed(const Json& value, T& field) {
+  if (!value.is_number_integer()) return false;
+  const bool fits =
+      value.is_number_unsigned() ? std::in_range<T>(value.get<uint64_t>()) : std::in_range<T>(value.get<int64_t>());
+  if (fits) field = value.get<T>();
+  return fits;
+}
+
+}  // namespace
 
 bool read_option(const Json& value, bool& field) {
   if (!value.is_boolean()) return false;
@@ -18,18 +32,9 @@ bool read_option(const Json& value, double& field) {
   return true;
 }
 
-bool read_option(const Json& value, int32_t& field) {
-  using Limits = std::numeric_limits<int32_t>;
-  if (!value.is_number_integer() || value < Limits::min() || value > Limits::max()) return false;
-  field = value.get<int32_t>();
-  return true;
-}
+bool read_option(const Json& value, int32_t& field) { return read_signed(value, field); }
 
-bool read_option(const Json& value, int64_t& field) {
-  if (!value.is_number_integer() || value > std::numeric_limits<int64_t>::max()) return false;
-  field = value.get<int64_t>();
-  return true;
-}
+bool read_option(const Json& value, int64_t& field) { return read_signed(value, field); }
 
 bool read_option(const Json& value, uint64_t& field) {
   if (!value.is_number_unsigned()) return false;

@@ -12,7 +12,7 @@ constexpr float kExcluded = -std::numeric_limits<float>::infinity();
 std::vector<int32_t> unique_of(std::span<const int32_t> ids) {
   std::vector<int32_t> unique(ids.begin(), ids.end());
   std::ranges::sort(unique);
-  unique.erase(std::ranges::unique(unique).begin(), unique.end());
+  unique.erase(std::unique(unique.begin(), unique.end()), unique.end());
   return unique;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/trace/timeline.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -65,6 +66,15 @@ void read_names(const nlohmann::json& names, RankTimeline& timeline) {
   }
 }
 
+/// Phases and kinds are indices of arrays.
+bool are_known(const RankTimeline& timeline) {
+  const auto is_known = [](auto value, size_t count) { return static_cast<size_t>(value) < count; };
+  return std::ranges::all_of(timeline.steps, [&](const auto& step) { return is_known(step.phase, kStepPhases); }) &&
+         std::ranges::all_of(timeline.collectives, [&](const auto& one) {
+           return is_known(one.phase, kStepPhases) && is_known(one.kind, kCollectiveKinds);
+         });
+}
+
 Error not_a_timeline(size_t bytes) {
   return {ErrorKind::kInternal, "[runtime/trace] cannot read a rank's timeline: found " + std::to_string(bytes) +
                                     " bytes of another form, expected what this build writes"};
@@ -104,7 +114,7 @@ Result<RankTimeline> unpack_timeline(std::string_view bytes) {
   const bool whole = take(bytes, names) && take(bytes, timeline.steps) && take(bytes, timeline.collectives) &&
                      take(bytes, timeline.step_totals) && take(bytes, timeline.collective_totals) &&
                      take(bytes, timeline.pings_at_begin) && take(bytes, timeline.pings_at_end) && bytes.empty();
-  if (!whole) return not_a_timeline(size);
+  if (!whole || !are_known(timeline)) return not_a_timeline(size);
   try {
     read_names(nlohmann::json::parse(names), timeline);
   } catch (const nlohmann::json::exception&) {

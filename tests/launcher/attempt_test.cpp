@@ -79,6 +79,8 @@ TEST(ExitRecords, AreReadAndRemoved) {
   const model::TinyModel folder("{}");
   ASSERT_TRUE(write_exit_record(folder.path(), record(1, 5, 0)).has_value());
   ASSERT_TRUE(write_exit_record(folder.path(), record(0, 6)).has_value());
+  folder.write("rank-5.json", R"({"code": 4294967301, "rank": 5})");
+  folder.write("rank-4.json", R"({"code": 5, "rank": -4})");
   folder.write("rank-2.json", "{\"code\": ");
   folder.write("rank-3.json", "[]");
   const auto records = read_exit_records(folder.path());

@@ -66,6 +66,8 @@ TEST_F(JobsFileTest, NamesTheLineThatIsWrong) {
   expect_refused("{\"ids\": [1, -2]}", "\"ids\" that are none");
   expect_refused("{\"prompt\": \"a\", \"max_new_tokens\": 0}", "max_new_tokens 0");
   expect_refused("{\"prompt\": \"a\", \"id\": null}", "the id null");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');  // more than a stack has frames
+  expect_refused("{\"prompt\": \"a\", \"id\": " + deep + "}", "lists nested too deep");
   expect_refused("\n \n", "found no rows");
 }
 

@@ -120,6 +120,12 @@ TEST(Places, NumbersTheRanksOfEachHost) {
       (RankPlace{.rank = 3, .host = "b", .local_rank = 1, .local_size = 2, .cores = {3}, .node = 1, .machine = "2"}));
 }
 
+TEST(Places, RefusesCoresThatAreNone) {
+  for (const char* text : {"a\n1\n\n4,-1", "a\n1\n\n-4,1", "a\n1\n\n4,1/-9"}) {
+    EXPECT_EQ(places_from({text}).error().kind, ErrorKind::kFailedPrecondition) << text;
+  }
+}
+
 TEST(Places, TellsApartMachinesOfOneName) {
   const auto places = places_from({to_text({.host = "node", .kernel = "1", .cores = {{0, 0}}}),
                                    to_text({.host = "node", .kernel = "2", .cores = {{0, 0}}})})

@@ -72,12 +72,21 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row) { return row.param.name; });
 
 TEST(LaunchEnvironment, NamesAVariableThatIsNoNumber) {
-  for (const char* const bad : {"", "two", "-1", "3x", "99999999999"}) {
+  for (const char* const bad : {"", "two", "-1", "3x", "4294967295", "99999999999"}) {
     const auto found = read({{"OMPI_COMM_WORLD_SIZE", bad}, {"OMPI_COMM_WORLD_RANK", "0"}});
     ASSERT_FALSE(found.has_value()) << bad;
     EXPECT_EQ(found.error().kind, ErrorKind::kFailedPrecondition);
     EXPECT_THAT(found.error().message, HasSubstr("OMPI_COMM_WORLD_SIZE"));
   }
+}
+
+TEST(LaunchEnvironment, RefusesARankThatIsNotBelowTheNumberOfRanks) {
+  const auto whole = read({{"PMI_SIZE", "2"}, {"PMI_RANK", "2"}});
+  ASSERT_FALSE(whole.has_value());
+  EXPECT_THAT(whole.error().message, AllOf(HasSubstr("PMI_RANK"), HasSubstr("found rank 2 of 2")));
+  const auto local = read(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}));
+  ASSERT_FALSE(local.has_value());
+  EXPECT_THAT(local.error().message, HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK"));
 }
 
 TEST(LaunchEnvironment, TellsWhatAnMpiCanAsk) {

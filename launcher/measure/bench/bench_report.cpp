@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <ranges>
+#include <span>
 
 #include "engine/inspect/machine_description.h"
 #include "engine/inspect/prediction_json.h"
@@ -262,7 +262,7 @@ FirstToken BenchReport::first_token() const {
   FirstToken first{.cold = very_first_ttft_s, .warm = repetitions.front().ttft_s, .steady = std::nullopt};
   for (const auto& [phase, seconds] : startup) first.cold += seconds;
   std::vector<double> rest;
-  for (const Repetition& r : repetitions | std::views::drop(1)) rest.push_back(r.ttft_s);
+  for (const Repetition& r : std::span(repetitions).subspan(1)) rest.push_back(r.ttft_s);
   if (!rest.empty()) first.steady = spread_of(std::move(rest)).median;
   return first;
 }

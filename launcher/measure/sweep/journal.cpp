@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/atomic_file.h"
+#include "runtime/core/json_depth.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -81,6 +82,7 @@ Error damaged(const std::filesystem::path& path, size_t line, std::string_view w
 
 /// Adds one whole line to `journal`.
 void take_line(JournalText& journal, std::string_view line) {
+  if (nests_too_deep(line)) throw std::out_of_range("lists nested too deep");
   const Json json = Json::parse(line);
   if (journal.model) {
     journal.points.push_back(record_of(json));

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "launcher/measure/bench/spread.h"
+#include "runtime/core/json_depth.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -177,7 +178,7 @@ void put_in_order(Study& study) {
 
 Result<PointResult> parse_result(const std::string& document) {
   try {
-    const Json json = Json::parse(document);
+    const Json json = nests_too_deep(document) ? Json() : Json::parse(document);
     if (json.is_array()) static_cast<void>(json.at(0));  // throws for an empty list
     return result_of(json.is_array() ? json.get<Documents>() : Documents{json});
   } catch (const Json::exception& error) {

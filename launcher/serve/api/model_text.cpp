@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/json_depth.h"
 #include "runtime/gguf/model_texts.h"
 
 namespace lockstep::serve {
@@ -9,8 +10,9 @@ namespace {
 
 Result<nlohmann::json> read_object(const std::filesystem::path& path) {
   LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
-  auto parsed = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
-  return parsed.is_object() ? parsed : nlohmann::json::object();
+  if (!text || nests_too_deep(*text)) return nlohmann::json::object();
+  auto parsed = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_object() ? std::move(parsed) : nlohmann::json::object();
 }
 
 /// `eos_token_id`: an id or a list.

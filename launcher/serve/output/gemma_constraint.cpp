@@ -90,8 +90,8 @@ class Notation {
 /// Fails for a keyword that is not in `known` and would be ignored.
 Result<void> check_keywords(const Json& schema, const std::vector<std::string_view>& known) {
   for (const auto& [key, value] : schema.items()) {
-    const auto has = [&](const auto& list) { return std::ranges::find(list, key) != list.end(); };
-    if (!has(known) && !has(kIgnored)) return unsupported("the keyword " + key);
+    const bool is_known = std::ranges::find(known, key) != known.end();
+    if (!is_known && std::ranges::find(kIgnored, key) == std::end(kIgnored)) return unsupported("the keyword " + key);
   }
   return ok();
 }

@@ -27,6 +27,13 @@ TEST(ParseProbe, ReadsWhatBenchWrites) {
   EXPECT_THAT(least.collectives, IsEmpty());
 }
 
+TEST(ParseProbe, TakesCountsThatNoMachineHasForNone) {
+  const auto probe = parse_probe(
+      R"({"probe": {"read_bytes_per_s": 5e9, "flops_per_s": 7e9}, "world_size": 1e300, "threads": -3})", "F");
+  EXPECT_EQ(probe.value().ranks, 1);
+  EXPECT_EQ(probe.value().cores, 1);
+}
+
 TEST(ParseProbe, RefusesAFileThatSaysNothing) {
   for (const char* wrong :
        {"", "[]", "{", "{}", R"({"probe": 3})", R"({"probe": {"read_bytes_per_s": 5e9}})",

@@ -102,6 +102,10 @@ TEST_F(SweepJournal, RefusesAFileThatIsDamagedInTheMiddleNamingTheLine) {
   ASSERT_FALSE(opened.has_value());
   EXPECT_EQ(opened.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_THAT(opened.error().message, HasSubstr("line 2"));
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');  // more than a stack has frames
+  const auto nested = parse_journal(to_line(kModel) + deep + "\n" + to_line(record(1)), path());
+  ASSERT_FALSE(nested.has_value());
+  EXPECT_THAT(nested.error().message, HasSubstr("line 2"));
 }
 
 TEST_F(SweepJournal, RefusesAnotherModelAndChangesNothing) {

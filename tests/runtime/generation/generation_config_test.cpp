@@ -103,8 +103,8 @@ TEST(GenerationConfig, RefusesListsOfAnotherForm) {
 }
 
 TEST(GenerationConfig, NamesTheKeyOfAValueOfTheWrongType) {
-  for (const char* json :
-       {R"({"top_k": 2.5})", R"({"top_k": "5"})", R"({"top_k": 4294967296})", R"({"top_k": true})"}) {
+  for (const char* json : {R"({"top_k": 2.5})", R"({"top_k": "5"})", R"({"top_k": 4294967296})",
+                           R"({"top_k": 18446744073709551615})", R"({"top_k": true})"}) {
     const auto loaded = parse_generation_config(json, "file.json");
     ASSERT_FALSE(loaded.has_value()) << json;
     EXPECT_EQ(loaded.error().kind, ErrorKind::kInvalidArgument);
@@ -116,6 +116,9 @@ TEST(GenerationConfig, RefusesWhatIsNoJsonObject) {
   for (const char* json : {"", "{", "[1]", "{\"top_k\": }"}) {
     EXPECT_FALSE(parse_generation_config(json, "t").has_value()) << json;
   }
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');  // more than a stack has frames
+  EXPECT_FALSE(parse_generation_config("{\"top_k\": " + deep + "}", "t").has_value());
+  EXPECT_FALSE(GenerationConfig().set("top_k", deep).has_value());
 }
 
 TEST(GenerationConfig, IsTheDefaultWhereThereIsNoFile) {

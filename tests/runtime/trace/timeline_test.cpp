@@ -49,7 +49,10 @@ TEST(Timeline, RefusesBytesThatAreNone) {
   const std::string bytes = pack(two_ranks()[0]);
   std::string huge = bytes;
   huge[6] = '\x7f';  // a count beyond the data
-  for (const std::string& other : {std::string(), std::string("short"), bytes + "x", bytes.substr(0, 90), huge}) {
+  RankTimeline unknown = two_ranks()[0];
+  unknown.steps.push_back({.phase = static_cast<StepPhase>(9)});
+  for (const std::string& other :
+       {std::string(), std::string("short"), bytes + "x", bytes.substr(0, 90), huge, pack(unknown)}) {
     const auto unpacked = unpack_timeline(other);
     ASSERT_FALSE(unpacked.has_value()) << other.size();
     EXPECT_EQ(unpacked.error().kind, ErrorKind::kInternal);
