@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SEEDS = ROOT / "tests/fuzz/corpus"
 LONGEST = 20  # processor seconds of an input
 PATIENCE = 60  # seconds of an input, by the clock, until its processor seconds are looked at
+KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 72)  # 72: libFuzzer after SIGTERM or SIGINT
 LARGEST = 65536  # bytes of an input, as in tests/fuzz/fuzz_driver.cpp
 SLICE = 120  # seconds of one run of a program, by the clock; a result is kept after each
 
@@ -82,11 +84,23 @@ def words_of(program: Path, name: str, own: Path, seconds: int) -> list[str]:
             f"-artifact_prefix={own}/", str(own / "corpus"), str(SEEDS / name)]  # fmt: skip
 
 
+running: set[subprocess.Popen[bytes]] = set()
+
+
+def end_all(_number: int, _frame: object) -> None:
+    """SIGTERM ends the searches too; what the present ones have done does not count."""
+    for child in list(running):
+        child.kill()
+    os._exit(128 + signal.SIGTERM)
+
+
 def run(words: list[str], own: Path) -> tuple[int, float]:
     """Exit code and processor seconds; the output is in log.txt of `own`."""
     with (own / "log.txt").open("wb") as log:
         child = subprocess.Popen(words, stdout=log, stderr=log, cwd=own, stdin=subprocess.DEVNULL)
+        running.add(child)
         _, status, use = os.wait4(child.pid, 0)
+        running.discard(child)
         child.returncode = os.waitstatus_to_exitcode(status)
     return child.returncode, use.ru_utime + use.ru_stime
 
@@ -105,7 +119,7 @@ def search(programs: Path, name: str, results: Results, wanted: int) -> list[str
     while True:
         done = results.of(name, digest)
         left = wanted - done["seconds"]
-        if done["found"] or left < 1:
+        if done["found"] or left <= 0:
             break
         before = set(own.iterdir())
         code, seconds = run(words_of(program, name, own, max(1, min(round(left), SLICE))), own)
@@ -116,13 +130,16 @@ def search(programs: Path, name: str, results: Results, wanted: int) -> list[str
                 (own / file).unlink()
                 found.remove(file)
                 code = 0
+        if code in KILLED and not found:
+            print(f"{name}: ended by a signal ({code})", flush=True)
+            return [f"{name}: ended by a signal"]
         if code != 0 and not found:
             found = [f"exit code {code} without an input: see log.txt"]
         if found:
             (own / f"{found[0].split(':')[0]}.log").write_text(text)
         executions = re.search(r"number_of_executed_units:\s*(\d+)", text)
         counted = int(executions[1]) if executions else last_count(text)
-        results.add(name, digest, seconds, counted, found)
+        results.add(name, digest, max(seconds, 0.1), counted, found)
     done = results.of(name, digest)
     words = f": found {', '.join(done['found'])} in {own}" if done["found"] else ": nothing found"
     print(f"{name}: {done['seconds']:.0f} s, {done['executions']} executions{words}", flush=True)
@@ -147,6 +164,7 @@ def main() -> int:
     known = entry_points()
     if unknown := sorted(set(options.names) - set(known)):
         parser.error(f"found {', '.join(unknown)}, expected some of {', '.join(known)}")
+    signal.signal(signal.SIGTERM, end_all)
     names = options.names or known
     missing = [name for name in names if not (options.build / "bin" / f"{name}_fuzz").exists()]
     if missing:
@@ -155,8 +173,8 @@ def main() -> int:
     results = Results(kept / "results.json")
     kept.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = [file for files in pool.map(lambda name: search(options.build / "bin", name, results, options.seconds), names)
-                 for file in files]  # fmt: skip
+        searches = pool.map(lambda name: search(options.build / "bin", name, results, options.seconds), names)
+        found = [file for files in searches for file in files]
     words = f"found {len(found)} inputs" if found else "nothing found"
     print(f"{len(names)} fuzzers, {options.seconds} processor seconds each: {words}")
     return 1 if found else 0

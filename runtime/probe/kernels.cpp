@@ -1,5 +1,6 @@
 #include "runtime/probe/kernels.h"
 
+#include "runtime/core/avx_vnni.h"
 #include "runtime/core/tile_unit.h"
 
 namespace lockstep::probe {
@@ -44,7 +45,7 @@ std::vector<DotKernel> dot_kernels(Precision precision, Instructions instruction
   if (precision == Precision::kInt8) {
     if (machine.amx) append(kernels, amx_byte_dot_kernels());
     if (machine.avx512 && __builtin_cpu_supports("avx512vnni")) append(kernels, avx512_vnni_dot_kernels());
-    if (machine.avx2 && __builtin_cpu_supports("avxvnni")) append(kernels, avx_vnni_dot_kernels());
+    if (machine.avx2 && has_avx_vnni()) append(kernels, avx_vnni_dot_kernels());
     if (machine.avx2) append(kernels, avx2_byte_dot_kernels());
     return kernels;
   }

@@ -93,15 +93,19 @@ int count_files(const fs::path& folder, std::string_view prefix) {
   return count;
 }
 
+/// Whether the JSON library converts `json` to T exactly, or to the nearest number, without an exception.
+template <typename T>
+bool holds(const Json& json) {
+  if constexpr (std::is_same_v<T, std::string>) return json.is_string();
+  if constexpr (std::is_same_v<T, bool>) return json.is_boolean();
+  if constexpr (std::is_floating_point_v<T>) return json.is_number();
+  if constexpr (std::is_integral_v<T>) return json.is_number_integer();
+}
+
 template <typename T>
 void get(const Json& json, const char* key, T& value) {
   const auto found = json.find(key);
-  if (found == json.end()) return;
-  if constexpr (std::is_same_v<T, std::string>) {
-    if (found->is_string()) value = found->get<T>();
-  } else {
-    if (found->is_number() || found->is_boolean()) value = found->get<T>();
-  }
+  if (found != json.end() && holds<T>(*found)) value = found->get<T>();
 }
 
 void get(const Json& json, const char* key, std::map<std::string, std::string>& values) {
@@ -115,7 +119,7 @@ void get(const Json& json, const char* key, std::map<std::string, std::string>& 
 template <typename T>
 void get(const Json& json, const char* key, std::optional<T>& value) {
   const auto found = json.find(key);
-  if (found != json.end() && found->is_number()) value = found->get<T>();
+  if (found != json.end() && holds<T>(*found)) value = found->get<T>();
 }
 
 }  // namespace

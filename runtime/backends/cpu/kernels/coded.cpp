@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/built_kernels.h"
+#include "runtime/core/avx_vnni.h"
 
 namespace lockstep::cpu {
 
@@ -35,7 +36,6 @@ std::string_view name_of(CodedIsa isa) {
   return "unknown";
 }
 
-bool has_avx_vnni() { return __builtin_cpu_supports("avxvnni"); }
 bool has_avx512_vnni() { return __builtin_cpu_supports("avx512vnni"); }
 
 /// The instruction set that a machine needs at least.
