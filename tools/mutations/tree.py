@@ -52,13 +52,17 @@ class Tree:
     def __init__(self, root, folder):
         self.root, self.folder = root, folder
         self.build = folder / "build" / "release"
+        self.texts = {}
         self.jobs = os.environ.get("LOCKSTEP_JOBS") or str(os.cpu_count())
         listed = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(root), "ls-files", "-z", "--cached", "--others",
                                  "--exclude-standard"], capture_output=True, text=True, check=True).stdout
         self.files = sorted(name for name in set(listed.split("\0")) if name and (root / name).is_file())
 
     def source(self, file):
-        return (self.root / file).read_text(encoding="utf-8")
+        """A file's text when it was first asked for; it may be edited during a run."""
+        if file not in self.texts:
+            self.texts[file] = (self.root / file).read_text(encoding="utf-8")
+        return self.texts[file]
 
     def state(self):
         """A hash of all sources and tests."""

@@ -1,6 +1,7 @@
 // The kernels over rows, against arithmetic in double precision, on every instruction set and with every tail.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -154,6 +155,29 @@ TEST_P(Rowwise, AddsRows) {
     EXPECT_EQ(sum, std::vector<float>(static_cast<size_t>(count), 3.75f));
     kernels().add_floats(sum.data(), x.data(), count);
     EXPECT_EQ(sum, std::vector<float>(static_cast<size_t>(count), 5.0f));
+  }
+}
+
+// The numbers are small integers, so sums are exact. Behind the last tap there are weights and a row as well.
+TEST_P(Rowwise, ConvolvesTheRowsOfItsTapsAndNoOther) {
+  constexpr int64_t kTaps = 3;
+  for (int64_t channels : {1, 16, 37}) {
+    std::vector<float> weights, found(static_cast<size_t>(channels));
+    for (int64_t i = 0; i < (kTaps + 1) * channels; ++i) weights.push_back(static_cast<float>(i % 5 + 1));
+    const std::vector<float> first(static_cast<size_t>(channels), 2.0f), last(first.size(), 3.0f), behind(last);
+    const auto bytes = [](const std::vector<float>& row) { return reinterpret_cast<const std::byte*>(row.data()); };
+    const std::array<const std::byte*, kTaps + 1> rows = {bytes(first), nullptr, bytes(last), bytes(behind)};
+    kernels().convolve({.weights = bytes(weights),
+                        .weight_stride = channels * int64_t{sizeof(float)},
+                        .rows = rows.data(),
+                        .taps = kTaps,
+                        .channels = channels,
+                        .activates = false,
+                        .dtype = DType::kFloat32,
+                        .dst = reinterpret_cast<std::byte*>(found.data())});
+    for (int64_t i = 0; i < channels; ++i) {
+      EXPECT_EQ(found[i], 2.0f * weights[i] + 3.0f * weights[2 * channels + i]) << i << " of " << channels;
+    }
   }
 }
 
