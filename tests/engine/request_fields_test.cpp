@@ -51,6 +51,22 @@ class RequestFields : public EngineTest {
   }
 };
 
+TEST_F(RequestFields, GiveEachAnswerTheRandomNumbersOfTheNextRow) {
+  const auto group = Group::alone().value();
+  const auto engine = open(*group);
+  Overrides sampled = {{"max_new_tokens", "6"}, {"do_sample", "true"}, {"temperature", "9.0"}, {"seed", "4"}};
+  const auto answers_at = [&](uint64_t row) {
+    Request asked = request(prompt_, sampled);
+    asked.random_row = row;
+    return engine->submit(std::move(asked)).value().wait().value();
+  };
+  const std::vector<int32_t> next = answers_at(6).at(0).ids;
+  EXPECT_NE(answers_at(5).at(0).ids, next);
+  sampled.push_back({"num_return_sequences", "2"});
+  EXPECT_EQ(answers_at(5).at(1).ids, next);
+  EXPECT_TRUE(engine->close().has_value());
+}
+
 TEST_F(RequestFields, RecordTheModelsOwnLogProbabilitiesWithTheBitsOfAScore) {
   const std::vector<Overrides> ways = {
       {{"max_new_tokens", "7"}},
