@@ -1,6 +1,6 @@
 #include "runtime/probe/kernels.h"
 
-#include "runtime/core/avx_vnni.h"
+#include "runtime/core/cpu_features.h"
 #include "runtime/core/tile_unit.h"
 
 namespace lockstep::probe {

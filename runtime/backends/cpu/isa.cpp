@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/core/cpu_features.h"
 #include "runtime/core/tile_unit.h"
 
 namespace lockstep::cpu {
@@ -35,7 +36,7 @@ std::optional<Isa> isa_of(std::string_view name) {
 
 Isa machine_isa() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
     return Isa::kPortable;
   }
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||

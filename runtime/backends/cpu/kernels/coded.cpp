@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/backends/cpu/kernels/built_kernels.h"
-#include "runtime/core/avx_vnni.h"
+#include "runtime/core/cpu_features.h"
 
 namespace lockstep::cpu {
 
