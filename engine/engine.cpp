@@ -141,9 +141,8 @@ actors::Sink& Engine::Impl::watched_requests(observe::Observation& observation) 
   actors::Sink& sink = log != nullptr ? static_cast<actors::Sink&>(*log) : *submissions_;
   group::ProgressReporter* const progress = group_->progress();
   counted_requests_ = progress == nullptr ? nullptr : std::make_unique<observe::CountedRequests>(sink, *progress);
-  submissions_->on_submit = [log, counted = counted_requests_.get()](const actors::Request& request,
-                                                                     TimePoint submitted) {
-    if (log != nullptr) log->submitted(request.id, submitted);
+  submissions_->on_submit = [log, counted = counted_requests_.get()](const actors::Request& request, TimePoint at) {
+    if (log != nullptr) log->submitted(request.id, at);
     if (counted != nullptr) counted->submitted(request);
   };
   return counted_requests_ != nullptr ? static_cast<actors::Sink&>(*counted_requests_) : sink;
