@@ -176,8 +176,7 @@ class Faults(unittest.TestCase):
 
     def test_ranks_meet_over_tcp_where_the_launcher_knows_of_several_hosts(self):
         # The early connection depends on the launcher's number of ranks of this host.
-        job = jobs.Job("/usr/bin/env", 2, arguments(*fault(1, "load", "kill")),
-                       before=[f"{mpirun.LOCAL_SIZE_VARIABLE}=1", str(PROGRAM)])
+        job = jobs.Job("/usr/bin/env", 2, arguments(*fault(1, "load", "kill")), before=[*mpirun.ALONE, str(PROGRAM)])
         with job:
             struck = moment_of_fault(job)
             self.assertLess(moment_of_exit(job, [0]) - struck, DEATH * SLACK)

@@ -10,7 +10,9 @@ def is_mpich(program=PROGRAM):
 
 NAME = "MPICH's mpiexec (PMI)" if is_mpich() else "Open MPI's mpirun"  # as the program's messages call it
 RANK_VARIABLE = "PMI_RANK" if is_mpich() else "OMPI_COMM_WORLD_RANK"
-LOCAL_SIZE_VARIABLE = "MPI_LOCALNRANKS" if is_mpich() else "OMPI_COMM_WORLD_LOCAL_SIZE"
+# Of a rank that is alone on its host.
+ALONE = (["MPI_LOCALNRANKS=1", "MPI_LOCALRANKID=0"] if is_mpich() else
+         ["OMPI_COMM_WORLD_LOCAL_SIZE=1", "OMPI_COMM_WORLD_LOCAL_RANK=0"])
 ENDS_ALL = is_mpich()  # after a rank was killed, also with survive=True; maybe before the others have a record
 NAMES_JOB = not is_mpich()  # ranks of one host meet before MPI_Init
 
