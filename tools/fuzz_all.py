@@ -58,7 +58,7 @@ class Results:
         return json.loads(self.path.read_text()) if self.path.exists() else {}
 
     def of(self, name: str, digest: str) -> dict[str, Any]:
-        return self.read().get(name, {}).get(digest, {"commit": commit(), "seconds": 0, "executions": 0, "found": []})
+        return self.read().get(name, {}).get(digest, {"seconds": 0, "executions": 0, "found": []})
 
     def add(self, name: str, digest: str, seconds: float, executions: int, found: list[str]) -> None:
         with self.lock:
@@ -70,12 +70,6 @@ class Results:
             partial = self.path.with_suffix(".tmp")
             partial.write_text(json.dumps(everything, indent=1) + "\n")
             partial.replace(self.path)
-
-
-def commit() -> str:
-    found = subprocess.run(["git", "-c", "safe.directory=*", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=False,
-                           capture_output=True, text=True)  # fmt: skip
-    return found.stdout.strip() or "unknown"
 
 
 def words_of(program: Path, name: str, own: Path, seconds: int) -> list[str]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a suite that takes hours in pieces, and records what was run in docs/long_runs.json.
 
-    long_runs.py suite NAME FOLDER [--times N] [--beside N] [--keep] [--without TEST] [-- CTEST ARGUMENT…]
+    long_runs.py suite NAME FOLDER [--times N] [--beside N] [--keep] [-- CTEST ARGUMENT…]
     long_runs.py record NAME --seconds S --summary TEXT
 
 `suite` runs the tests of the build folder FOLDER that ctest selects, each N times. A result is written the moment it is
@@ -134,8 +134,7 @@ def run_suite(options: argparse.Namespace) -> int:
     folder = options.folder.resolve()
     file = folder / "long_runs" / options.name / "results.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    tests = {number: name for number, name in selected_tests(folder, options.words).items()
-             if name not in options.without}  # fmt: skip
+    tests = selected_tests(folder, options.words)
     with busy_loops(options.beside):
         for lap in range(options.times):
             numbers = missing_tests(tests, read_results(file, commit, options.keep), lap, options.times)
@@ -174,7 +173,6 @@ def main() -> int:
     suite.add_argument("--times", type=int, default=1)
     suite.add_argument("--beside", type=int, default=0)
     suite.add_argument("--keep", action="store_true")
-    suite.add_argument("--without", action="append", default=[])
     noted = commands.add_parser("record")
     noted.add_argument("name")
     noted.add_argument("--seconds", type=float, required=True)

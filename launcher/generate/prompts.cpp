@@ -57,8 +57,7 @@ std::string origin_of(size_t row) { return fmt::format("prompt {}", row); }
 }  // namespace
 
 Result<std::vector<Prompt>> parse_ids(std::string_view text, std::string_view origin) {
-  const json rows =
-      nests_too_deep(text) ? json(json::value_t::discarded) : json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto rows = parse_shallow<json>(text);
   if (!rows.is_array()) {
     return Error{ErrorKind::kInvalidArgument,
                  fmt::format("[launcher] {}: found {}, expected a JSON array of rows; correct the file", origin,

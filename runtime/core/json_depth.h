@@ -24,4 +24,11 @@ inline bool nests_too_deep(std::string_view text) {
   return false;
 }
 
+/// `text` as a value of nlohmann's `Json`; discarded where it is not JSON, or nests too deep.
+template <typename Json>
+Json parse_shallow(std::string_view text) {
+  if (nests_too_deep(text)) return Json::value_t::discarded;
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 }  // namespace lockstep

@@ -16,11 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Discarded where it is not JSON, or nests too deep.
-Json parse_value(std::string_view json) {
-  return nests_too_deep(json) ? Json(Json::value_t::discarded) : Json::parse(json, nullptr, /*allow_exceptions=*/false);
-}
-
 std::string shown(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Error wrong(std::string_view origin, std::string_view key, const Json& found, std::string_view expected) {
@@ -78,7 +73,7 @@ Error not_served(std::string_view origin, const std::vector<std::string>& option
 
 Result<void> GenerationConfig::set(std::string_view name, std::string_view json) {
   constexpr std::string_view kOrigin = "generation option";
-  const Json value = parse_value(json);
+  const auto value = parse_shallow<Json>(json);
   if (value.is_discarded()) return wrong(kOrigin, name, std::string(json), "a value as in JSON");
   LOCKSTEP_TRY(const Outcome outcome, set_option(*this, name, value, kOrigin));
   if (outcome == Outcome::kUnserved) return not_served(kOrigin, {fmt::format("{}={}", name, json)});
@@ -91,7 +86,7 @@ Result<void> GenerationConfig::set(std::string_view name, std::string_view json)
 }
 
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin) {
-  const Json file = parse_value(json);
+  const auto file = parse_shallow<Json>(json);
   if (file.is_discarded() || !file.is_object()) {
     return Error{
         ErrorKind::kInvalidArgument,

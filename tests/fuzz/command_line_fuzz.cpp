@@ -12,6 +12,7 @@
 #include "launcher/process/fault.h"
 #include "launcher/process/launcher_words.h"
 #include "runtime/core/check.h"
+#include "tests/fuzz/input_parts.h"
 
 using namespace lockstep;
 using namespace lockstep::launcher;
@@ -20,11 +21,7 @@ namespace {
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words = {"lockstep"};
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    words.emplace_back(line.substr(0, line.find('\0')));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-  }
+  for (const std::string_view line : fuzz::parts_of(text, '\n')) words.emplace_back(line.substr(0, line.find('\0')));
   return words;
 }
 

@@ -9,6 +9,7 @@
 #include "launcher/process/attempt.h"
 #include "launcher/process/exit_record.h"
 #include "runtime/core/check.h"
+#include "tests/fuzz/input_parts.h"
 
 using namespace lockstep;
 using namespace lockstep::launcher;
@@ -17,9 +18,7 @@ namespace {
 
 std::vector<ExitRecord> records_of(std::string_view text) {
   std::vector<ExitRecord> records;
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find('\0'));
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
+  for (const std::string_view one : fuzz::parts_of(text, '\0')) {
     const auto record = parse_exit_record(one);
     if (!record) continue;
     LOCKSTEP_CHECK(parse_exit_record(to_json(*record)) == record || one.find('\\') != one.npos, one);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "runtime/core/check.h"
+#include "tests/fuzz/input_parts.h"
 #include "transport/launch_environment.h"
 
 using namespace lockstep;
@@ -20,11 +21,9 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 
 Variables variables_of(std::string_view text) {
   Variables variables;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
+  for (const std::string_view line : fuzz::parts_of(text, '\n')) {
     const size_t sign = line.find('=');
     if (sign != std::string_view::npos) variables.emplace(line.substr(0, sign), line.substr(sign + 1));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
   }
   return variables;
 }

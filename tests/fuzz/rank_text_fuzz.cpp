@@ -9,6 +9,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/trace/timeline.h"
+#include "tests/fuzz/input_parts.h"
 #include "transport/exchange.h"
 #include "transport/network.h"
 
@@ -17,12 +18,8 @@ using namespace lockstep;
 namespace {
 
 std::vector<std::string> texts_of(std::string_view text) {
-  std::vector<std::string> texts;
-  while (!text.empty()) {
-    texts.emplace_back(text.substr(0, text.find('\0')));
-    text.remove_prefix(std::min(text.size(), texts.back().size() + 1));
-  }
-  return texts;
+  const auto parts = fuzz::parts_of(text, '\0');
+  return {parts.begin(), parts.end()};
 }
 
 void check_places(std::string_view text) {

@@ -1,5 +1,13 @@
 """Words and variables of the mpirun of these tests: Open MPI's, or MPICH's if LOCKSTEP_MPIRUN names it."""
 import os
+import shlex
+import subprocess
+
+# Rank 1 with another host name.
+ON_TWO_HOSTS = """#!/bin/sh
+[ "${variable}" = 1 ] || exec {program} "$@"
+exec unshare --uts sh -c 'hostname another-host && exec "$0" "$@"' {program} "$@"
+"""
 
 PROGRAM = os.environ.get("LOCKSTEP_MPIRUN", "mpirun")
 
@@ -25,6 +33,17 @@ def words(program=PROGRAM, survive=False, tag=False, crowded=True, idle_yields=F
         return [program, "-bind-to", "none", *["-disable-auto-cleanup"] * survive, *["-prepend-rank"] * tag]
     return [program, "--bind-to", "none", *["--enable-recovery"] * survive, *["--tag-output"] * tag,
             *["--oversubscribe"] * crowded, *["--mca", "mpi_yield_when_idle", "1"] * idle_yields]
+
+
+def on_two_hosts(folder, program):
+    """A program for mpirun in `folder`: `program`, whose rank 1 counts as one of another host. None where a process cannot
+    have a host name alone."""
+    if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
+        return None
+    path = folder / "lockstep-on-two-hosts"
+    path.write_text(ON_TWO_HOSTS.format(variable=RANK_VARIABLE, program=shlex.quote(os.path.abspath(program))))
+    path.chmod(0o755)
+    return path
 
 
 def environment():

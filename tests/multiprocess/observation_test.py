@@ -5,20 +5,12 @@
 import collections
 import json
 import math
-import os
 import re
-import shlex
-import subprocess
 
 import jobs
 import mpirun
 import program
 
-# Rank 1 with another host name.
-TWO_HOSTS = """#!/bin/sh
-[ "${variable}" = 1 ] || exec {program} "$@"
-exec unshare --uts sh -c 'hostname another-host && exec "$0" "$@"' {program} "$@"
-"""
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
 
 
@@ -142,12 +134,9 @@ class Observation(program.Folder):
 
     def test_ranks_of_two_hosts_are_put_on_one_clock(self):
         """A rank with another host name counts as one of another host, although its clock is the same."""
-        if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
-            self.skipTest("no host names of one's own (unshare --uts)")
-        program_of_rank = self.folder / "lockstep-on-two-hosts"
-        own = shlex.quote(os.path.abspath(program.PROGRAM))
-        program_of_rank.write_text(TWO_HOSTS.format(variable=mpirun.RANK_VARIABLE, program=own))
-        program_of_rank.chmod(0o755)
+        program_of_rank = mpirun.on_two_hosts(self.folder, program.PROGRAM)
+        if program_of_rank is None:
+            self.skipTest("no host names for one process alone (unshare --uts)")
         trace, out = self.folder / "trace.json", self.folder / "answer.json"
         with jobs.Job(program_of_rank, 2, ["--model", program.MODEL, "--prompt", "Once", "--max-new-tokens", "3",
                                            "--threads", "1", "--trace", trace, "--json", out]) as job:

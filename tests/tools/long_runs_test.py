@@ -42,7 +42,7 @@ class LongRuns(unittest.TestCase):
 
     def run_suite(self, *, times=1, keep=False, beside=0):
         """(exit code, what was printed)."""
-        options = argparse.Namespace(name="trial", folder=self.folder, times=times, beside=beside, keep=keep, without=[],
+        options = argparse.Namespace(name="trial", folder=self.folder, times=times, beside=beside, keep=keep,
                                      words=["-LE", "slow"])
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

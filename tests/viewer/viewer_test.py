@@ -5,21 +5,19 @@
 Times are compared to the nanosecond, on several hosts within the clocks' error; counts exactly.
 """
 import json
-import os
 import pathlib
-import shlex
 import shutil
-import subprocess
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / folder) for folder in ("launch", "multiprocess", "serve")]
 import launches  # noqa: E402
 import loaded_trace  # noqa: E402
+import mpirun  # noqa: E402
 import served  # noqa: E402
 import tiny_model  # noqa: E402
 import trace_processor  # noqa: E402
-from observation_test import TWO_HOSTS, read_metrics  # noqa: E402
+from observation_test import read_metrics  # noqa: E402
 
 CUDA_STAND_IN = None
 STEPS = ("prefill", "decode")
@@ -186,11 +184,9 @@ class Viewer(launches.Launches):
         self.generated("mpirun", launch=None, before=self.mpirun())
 
     def test_ranks_of_two_hosts_on_one_clock(self):
-        if subprocess.run(["unshare", "--uts", "true"], check=False, capture_output=True).returncode != 0:
+        on_two = mpirun.on_two_hosts(self.folder, launches.PROGRAM)
+        if on_two is None:
             self.skipTest("no host names for one process alone (unshare --uts)")
-        on_two = self.folder / "lockstep-on-two-hosts"
-        on_two.write_text(TWO_HOSTS.format(program=shlex.quote(os.path.abspath(launches.PROGRAM))))
-        on_two.chmod(0o755)
         trace, numbers = self.folder / "hosts.trace", self.folder / "hosts.prom"
         done = self.run_command([*self.mpirun(), on_two, *self.arguments("hosts"), "--trace", trace, "--metrics", numbers,
                                  "--profile"])

@@ -96,10 +96,15 @@ int count_files(const fs::path& folder, std::string_view prefix) {
 /// Whether the JSON library converts `json` to T exactly, or to the nearest number, without an exception.
 template <typename T>
 bool holds(const Json& json) {
-  if constexpr (std::is_same_v<T, std::string>) return json.is_string();
-  if constexpr (std::is_same_v<T, bool>) return json.is_boolean();
-  if constexpr (std::is_floating_point_v<T>) return json.is_number();
-  if constexpr (std::is_integral_v<T>) return json.is_number_integer();
+  if constexpr (std::is_same_v<T, std::string>) {
+    return json.is_string();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return json.is_boolean();
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return json.is_number();
+  } else {
+    return json.is_number_integer();
+  }
 }
 
 template <typename T>

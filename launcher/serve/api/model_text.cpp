@@ -10,8 +10,7 @@ namespace {
 
 Result<nlohmann::json> read_object(const std::filesystem::path& path) {
   LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
-  if (!text || nests_too_deep(*text)) return nlohmann::json::object();
-  auto parsed = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  auto parsed = parse_shallow<nlohmann::json>(text.value_or(""));
   return parsed.is_object() ? std::move(parsed) : nlohmann::json::object();
 }
 
