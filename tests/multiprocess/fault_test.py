@@ -103,13 +103,6 @@ def moment_of_exit(job, survivors):
 
 
 class Faults(unittest.TestCase):
-    def record_of(self, job, rank):
-        """The record of a rank that has ended; none if mpirun may have ended the rank after another was killed."""
-        if not mpirun.ENDS_ALL:
-            return job.wait_for_record(rank, 5.0)
-        jobs.wait_until(lambda: job.record(rank) or "Killed (signal 9)" in job.text(), 5.0, f"the end of rank {rank}")
-        return job.record(rank)
-
     def end_of(self, case, *options):
         """Runs the case; returns (seconds from the fault until the survivors ended, their records)."""
         job = jobs.Job(PROGRAM, case.ranks,
@@ -118,7 +111,7 @@ class Faults(unittest.TestCase):
         with job:
             struck = moment_of_fault(job)
             seconds = moment_of_exit(job, survivors) - struck
-            records = [record for rank in survivors if (record := self.record_of(job, rank))]
+            records = [record for rank in survivors if (record := job.record_of_survivor(rank, 5.0))]
             for pid in job.pids(PROGRAM).values():  # the victim, if it is stopped
                 os.kill(pid, signal.SIGKILL)
             job.wait()
@@ -180,7 +173,7 @@ class Faults(unittest.TestCase):
         with job:
             struck = moment_of_fault(job)
             self.assertLess(moment_of_exit(job, [0]) - struck, DEATH * SLACK)
-            if record := self.record_of(job, 0):
+            if record := job.record_of_survivor(0, 5.0):
                 self.assertEqual(record["lost_rank"], 1)
 
     def test_two_deaths_at_once_end_the_others(self):
@@ -195,7 +188,7 @@ class Faults(unittest.TestCase):
                         os.kill(pids[rank], sign)
             self.assertLess(moment_of_exit(job, [1, 3]) - struck, DEATH * SLACK)
             for rank in (1, 3):
-                if record := self.record_of(job, rank):
+                if record := job.record_of_survivor(rank, 5.0):
                     self.assertEqual(record["code"], 5, record)
                     self.assertIn(record["lost_rank"], (0, 2))
 

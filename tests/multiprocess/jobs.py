@@ -102,6 +102,13 @@ class Job:
         except AssertionError as error:
             raise AssertionError(f"{error}; the job said:\n{self.text()}") from None
 
+    def record_of_survivor(self, rank, seconds=DEADLINE):
+        """The record of a rank whose peer was killed; None if mpirun killed the rank before it had written one."""
+        if mpirun.ENDS_ALL:
+            wait_until(lambda: self.record(rank) or "Killed (signal 9)" in self.text(), seconds, f"the end of rank {rank}")
+            return self.record(rank)
+        return self.wait_for_record(rank, seconds)
+
     def wait_for_text(self, text, seconds=DEADLINE):
         def said():
             if self.process.poll() is not None and text not in self.text():
