@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
+
 #include "tests/changed_fields.h"
 #include "tests/shards/fake_backend.h"
 
@@ -115,6 +118,61 @@ TEST(Shard, TellsTheOtherRanksOfEveryTokenOfAPromptByAHash) {
   PrefillRows turned = rows;
   turned.ids = {9, 5};
   EXPECT_NE(hash_of(turned).second, hash.second);
+}
+
+TEST(Shard, TellsTheOtherRanksOfEveryEmbeddingOfAPromptByAHash) {
+  ShardOptions options = kOptions;
+  options.embeddings = families::StepShape::Embeddings::kMixed;
+  PrefillRows rows{.ids = {5, kEmbedded}, .slot = {1, 1}, .position = {0, 1}, .logit_rows = {-1, 1}};
+  rows.embeddings.resize(16, 0.5F);  // tiny_spec's hidden size
+  const auto hash_of = [&] {
+    Fixture f(1, 0, options);
+    EXPECT_TRUE(f.shard->prefill(rows, {}).has_value());
+    return f.backend.store->value("parameter_hash", 1);
+  };
+  const int32_t hash = hash_of();
+  EXPECT_EQ(hash_of(), hash);
+  for (float& value : rows.embeddings) {
+    const float before = std::exchange(value, std::nextafter(value, 1.0F));  // another last bit
+    EXPECT_NE(hash_of(), hash);
+    value = before;
+  }
+}
+
+TEST(Shard, TellsTheOtherRanksOfEveryTargetByAHash) {
+  ShardOptions options = kOptions;
+  options.score_rows = 4;
+  ScoreRows rows{.ids = {5, 9}, .slot = {1, 1}, .position = {0, 1}, .targets = {9, 7}};
+  const auto hash_of = [&] {
+    Fixture f(1, 0, options);
+    EXPECT_TRUE(f.shard->score(rows, {}).has_value());
+    return f.backend.store->value("parameter_hash", 1);
+  };
+  const int32_t hash = hash_of();
+  EXPECT_EQ(hash_of(), hash);
+  for (const auto field : {&ScoreRows::ids, &ScoreRows::position, &ScoreRows::targets}) {
+    for (int32_t& value : rows.*field) {
+      ++value;
+      EXPECT_NE(hash_of(), hash);
+      --value;
+    }
+  }
+}
+
+TEST(Shard, TellsTheOtherRanksOfEveryDraftByAHash) {
+  const auto hashes_of = [](const std::vector<int32_t>& drafted) {
+    Fixture f(1, 0, {.slots = 2, .chunk = 4, .capacity = 16, .drafts = 2});
+    for (const size_t slot : {0, 1}) f.backend.store->set("active", slot, 1);
+    EXPECT_TRUE(f.shard->verify(drafted, {}).has_value());
+    return std::pair(f.backend.store->value("parameter_hash", 0), f.backend.store->value("parameter_hash", 1));
+  };
+  const auto hashes = hashes_of({1, 2, 3, 4});
+  EXPECT_EQ(hashes_of({1, 2, 3, 4}), hashes);
+  for (const auto& drafted : {std::vector<int32_t>{7, 2, 3, 4}, {1, 7, 3, 4}}) {
+    EXPECT_NE(hashes_of(drafted).first, hashes.first);
+    EXPECT_EQ(hashes_of(drafted).second, hashes.second);
+  }
+  EXPECT_NE(hashes_of({1, 2, 3, 7}).second, hashes.second);
 }
 
 TEST(Shard, HandsStopRequestsToTheNextStepAndForgetsThemOnOpening) {
