@@ -74,6 +74,15 @@ function(lockstep_source_options source)
   set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${ARGN}")
 endfunction()
 
+# lockstep_stretch_for_sanitizers(seconds)
+# Multiplies the variable where sanitizers slow the tests.
+function(lockstep_stretch_for_sanitizers seconds)
+  if(LOCKSTEP_SANITIZE)
+    math(EXPR ${seconds} "${${seconds}} * 5")
+    set(${seconds} ${${seconds}} PARENT_SCOPE)
+  endif()
+endfunction()
+
 # lockstep_add_test(NAME name SOURCES file… LIBRARIES target… [LABELS label…] [TIMEOUT s])
 # One GoogleTest program, run by ctest under `name`. The default label is unit. testing::TempDir() is in the build
 # folder.
@@ -85,6 +94,7 @@ function(lockstep_add_test)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  lockstep_stretch_for_sanitizers(ARG_TIMEOUT)
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE lockstep_test_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_test_headers)

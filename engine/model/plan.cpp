@@ -22,12 +22,22 @@ namespace {
 using checkpoint::ModelSpec;
 
 constexpr int64_t kDefaultSlots = 8;
-constexpr double kMostCheckSeconds = 1e9;  // of the weights
-constexpr int64_t kMostScoredRows = 64;    // rows whose logits of the whole vocabulary are in memory at once
+constexpr int64_t kMostScoredRows = 64;  // rows whose logits of the whole vocabulary are in memory at once
 
 Error refused(std::string_view option, const std::string& found, const std::string& expected) {
   return {ErrorKind::kInvalidArgument,
           fmt::format("[engine/model] {}: found {}, expected {}", option, found, expected)};
+}
+
+Result<void> check_times(const EngineOptions& options) {
+  const auto within = [](std::string_view option, double value, double least, double most,
+                         std::string_view unit) -> Result<void> {
+    if (value >= least && value <= most) return ok();  // NaN is not
+    return refused(option, fmt::format("{}", value), fmt::format("{} to {} {}", least, most, unit));
+  };
+  LOCKSTEP_TRY_VOID(within("--check-weights-s", options.check_weights_s, 0.0, 1e9, "seconds"));
+  LOCKSTEP_TRY_VOID(within("--chunk-budget-ms", options.chunk_budget_ms.value_or(0.0), 0.0, 1e6, "milliseconds"));
+  return within("--metrics-interval-s", options.observe.metrics_interval_s, 0.1, 86400.0, "seconds");
 }
 
 /// Rows of prefill steps, at most `most`; token by token means steps of one row.
@@ -166,10 +176,7 @@ Error embeddings_of_a_draft() {
 
 Result<Plan> plan_models(const Model& model, const EngineOptions& options, int ranks,
                          const device::Capabilities& backend) {
-  if (!(options.check_weights_s >= 0.0 && options.check_weights_s <= kMostCheckSeconds)) {
-    return refused("--check-weights-s", fmt::format("{}", options.check_weights_s),
-                   fmt::format("0 to {} seconds", kMostCheckSeconds));
-  }
+  LOCKSTEP_TRY_VOID(check_times(options));
   Plan plan;
   ModelPlan& own = plan.model;
   own.spec = model.spec();

@@ -1,8 +1,10 @@
 // Conversion of structs with field lists to JSON and back. A struct becomes an object with its field names, an
-// enumeration becomes a number.
+// enumeration becomes a number; infinities and NaN, which JSON lacks, become text.
 #pragma once
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -45,6 +47,10 @@ Json write(const T& value) {
     return json;
   } else if constexpr (std::is_enum_v<T>) {
     return static_cast<int64_t>(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(value)) return "nan";
+    if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+    return value;
   } else {
     return value;
   }
@@ -82,6 +88,16 @@ T exact_integer(const Json& json) {
   return json.get<T>();
 }
 
+/// The number for which `write` made a text.
+template <typename T>
+T unwritable_number(const Json& json) {
+  const auto& text = json.get_ref<const std::string&>();
+  if (text == "nan") return std::numeric_limits<T>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<T>::infinity();
+  if (text == "-inf") return -std::numeric_limits<T>::infinity();
+  throw Json::type_error::create(302, "found text, expected a number", &json);
+}
+
 template <typename T>
 void read(const Json& json, T& value) {
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -90,6 +106,8 @@ void read(const Json& json, T& value) {
     for_each_field(value, [&](std::string_view name, auto& field) { read(json.at(std::string(name)), field); });
   } else if constexpr (std::is_enum_v<T>) {
     value = static_cast<T>(exact_integer<std::underlying_type_t<T>>(json));
+  } else if constexpr (std::is_floating_point_v<T>) {
+    value = json.is_string() ? unwritable_number<T>(json) : json.get<T>();
   } else {
     value = json.get<T>();
   }

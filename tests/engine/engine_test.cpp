@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -329,6 +330,11 @@ TEST_F(EngineTest, FailsToOpenWithTheReason) {
   const auto opened = [&](const EngineOptions& options) { return Engine::open(*group, model(), options).error(); };
   EXPECT_THAT(opened({.backend = "abacus"}).message, HasSubstr("--backend: found abacus"));
   EXPECT_EQ(opened({.memory_budget = Bytes(1)}).kind, ErrorKind::kResourceExhausted);
+  const double none = std::numeric_limits<double>::quiet_NaN(), endless = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(opened({.chunk_budget_ms = none}).message, HasSubstr("--chunk-budget-ms: found nan, expected 0 to"));
+  EXPECT_THAT(opened({.check_weights_s = -endless}).message, HasSubstr("--check-weights-s: found -inf"));
+  EXPECT_THAT(opened({.observe = {.metrics_interval_s = endless}}).message,
+              HasSubstr("--metrics-interval-s: found inf, expected 0.1 to 86400 seconds"));
   EXPECT_EQ(Model::open("/nonexistent").error().kind, ErrorKind::kNotFound);
   EXPECT_EQ(Group::threads(0).error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(group->failure(), std::nullopt);  // all ranks have the error, so the group continues

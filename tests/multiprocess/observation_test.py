@@ -164,7 +164,7 @@ class Observation(program.Folder):
             live = read_metrics(metrics)
             self.assertEqual(live["lockstep_run_complete"][()], 0)
             job.kill(program.PROGRAM, 1)
-            job.wait_for_record(0)
+            job.record_of_survivor(0)
             job.wait()
         self.assertFalse(trace.exists() or (self.folder / "out.json").exists())
         self.assertEqual(read_metrics(metrics)["lockstep_run_complete"][()], 0)

@@ -105,7 +105,7 @@ class BadInput(OnOneModel):
         with self.assertRaises(lockstep.Error) as raised:
             lockstep.Model(self.directory, memory_budget=1)
         self.assertEqual(raised.exception.kind, "resource_exhausted")
-        for seconds in (-1.0, 1e10):
+        for seconds in (-1.0, 1e10, float("nan"), float("inf")):
             with self.assertRaisesRegex(lockstep.InputError, "check_weights_s: found .*, expected 0 to"):
                 lockstep.Model(self.directory, check_weights_s=seconds)
 

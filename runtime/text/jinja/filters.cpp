@@ -274,38 +274,12 @@ Value indent(const Value& value, const Arguments& arguments, Budget& budget) {
 }
 
 Value escape(const Value& value, const Arguments&, Budget& budget) {
-  std::string out;
   const std::string text = to_text(value);
   budget.bytes(text.size() * 2);
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&#34;";
-    } else if (c == '\'') {
-      out += "&#39;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
+  return escape_html(text);
 }
 
-Value wordcount(const Value& value, const Arguments&, Budget&) {
-  const std::string text = to_text(value);
-  int64_t words = 0;
-  bool in_word = false;
-  for (size_t at = 0; at < text.size();) {
-    const bool is_word = text::is_word(text::next_char(text, at));
-    if (is_word && !in_word) ++words;
-    in_word = is_word;
-  }
-  return words;
-}
+Value wordcount(const Value& value, const Arguments&, Budget&) { return count_words(to_text(value)); }
 
 /// `xs | map(attribute="a")` and `xs | map("filter", …)`.
 Value map(const Value& value, const Arguments& arguments, Budget& budget) {

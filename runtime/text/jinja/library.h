@@ -41,6 +41,8 @@ std::string replace_text(std::string_view text, std::string_view old, std::strin
                          Budget& budget);
 std::string capitalize(std::string_view text);
 std::string title_case(std::string_view text);
+std::string escape_html(std::string_view text);
+int64_t count_words(std::string_view text);
 
 /// Arguments by Python type; throw `RenderFailure` on another type.
 const std::string& string_in(const Value& value);

@@ -128,4 +128,30 @@ std::string title_case(std::string_view text) {
   return out;
 }
 
+std::string escape_html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&#34;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+int64_t count_words(std::string_view text) {
+  int64_t words = 0;
+  bool in_word = false;
+  for (size_t at = 0; at < text.size();) {
+    const bool is_word = text::is_word(text::next_char(text, at));
+    if (is_word && !in_word) ++words;
+    in_word = is_word;
+  }
+  return words;
+}
+
 }  // namespace lockstep::jinja
