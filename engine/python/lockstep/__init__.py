@@ -19,7 +19,8 @@ from ._lockstep import version as __version__
 from .config import generation_options
 from .errors import Error, InputError
 from .model import Model
-from .stream import Token, TokenStream
+from .stream import TokenStream
+from .token import Token
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:

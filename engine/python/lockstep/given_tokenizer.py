@@ -8,7 +8,7 @@ from typing import Any
 from ._lockstep import Answer, StreamedToken
 from .arrays import plain_ids
 from .errors import bad_input
-from .stream import Token
+from .token import Token
 
 _UNFINISHED = "\ufffd"  # ends a text whose last character has more bytes to come
 

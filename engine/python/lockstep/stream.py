@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .token import Token
 
 if TYPE_CHECKING:
     from ._lockstep import Answer, PendingRequests, StreamedToken
     from .given_tokenizer import AnswerTexts
-    from .text_calls import TextCalls
-
-
-class Token(NamedTuple):
-    """A streamed token. `print(token, end="")` prints its text."""
-
-    id: int | None  # None: only text, withheld until the end because a stop string could have begun in it
-    text: str  # the whole characters that it completes, maybe none
-    index: int = 0  # type: ignore[assignment]  # of the answer, with num_return_sequences
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @contextmanager
@@ -41,8 +31,9 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     asked for.
     """
 
-    def __init__(self, model: TextCalls, pending: PendingRequests, texts: AnswerTexts | None = None) -> None:
-        self._model = model  # keeps it open
+    def __init__(self, use: Callable[[], AbstractContextManager[Any]], pending: PendingRequests,
+                 texts: AnswerTexts | None = None) -> None:
+        self._use = use  # the model's; keeps it open
         self._pending = pending
         self._texts = texts  # of the program's tokenizer; None: the engine's
         self._answers: list[Answer] | None = None
@@ -62,7 +53,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     def answers(self) -> list[Answer]:
         """The finished answers, one unless num_return_sequences asks for more. Waits for the request's end."""
         if self._answers is None:
-            with self._model._use():
+            with self._use():
                 answers = self._pending.answers()[0]
             self._answers = answers if self._texts is None else self._texts.decoded(answers)
         return self._answers
@@ -78,7 +69,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
 
     def __next__(self) -> Token:
         while True:
-            with self._model._use(), ended_on_error(self._pending):
+            with self._use(), ended_on_error(self._pending):
                 streamed = self._pending.next_token()
             token = self._rest() if streamed is None else self._token(streamed)
             if token is not None:
@@ -99,7 +90,7 @@ class TokenStream(Iterator[Token], AsyncIterator[Token]):
     async def __anext__(self) -> Token:
         while True:
             self._wakes.clear()
-            with self._model._use():
+            with self._use():
                 is_done = self._pending.is_done()  # before the token is taken: none follows the end
                 streamed = self._pending.take_token()
             if streamed is not None or is_done:

@@ -75,7 +75,7 @@ class TextCalls:
         special = not (skip_special_tokens if sampling_params is None else sampling_params.skip_special_tokens)
         texts = self._texts("cannot stream", config, not special)
         with self._use() as engine:
-            return TokenStream(self, self._submit(
+            return TokenStream(self._use, self._submit(
                 engine, prompts, None, config, streams=True, special_text=special,
                 callbacks=(logits_processor, stopping_criteria, prefix_allowed_tokens_fn)), texts)
 
