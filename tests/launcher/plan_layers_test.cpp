@@ -42,7 +42,8 @@ TEST_F(PlanRun, CostsALatentCacheItsOneRowOfAToken) {
   PlanCommand command = small_plan(2);
   command.engine.slots = 3;
   command.engine.capacity = 64;
-  for (const Json& degree : planned(kLatent, command)["degrees"]) {
+  const Json plan = planned(kLatent, command);
+  for (const Json& degree : plan["degrees"]) {
     EXPECT_EQ(degree["memory"]["cache"], 3 * 64 * 3 * (16 + 4) * 4);
     EXPECT_EQ(degree["memory"]["recurrences"], 0);
     EXPECT_EQ(degree["key_value_heads"], (Json{{"least", 1}, {"most", 1}}));

@@ -59,7 +59,8 @@ TEST(FlightRecorder, IsReadWhileItIsWritten) {
       EXPECT_GE(last.sequence, seen);
       EXPECT_EQ(last.bytes, 3 * last.sequence);  // of one operation, not of two
       seen = last.sequence;
-      for (const auto& each : nlohmann::json::parse(recorder.to_json({}))["operations"]) {
+      const auto json = nlohmann::json::parse(recorder.to_json({}));
+      for (const auto& each : json["operations"]) {
         EXPECT_EQ(each["bytes"], 3 * each["sequence"].get<uint64_t>());
       }
     }
