@@ -179,6 +179,9 @@ Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& sp
 /// Reads which layers share keys and values; the spec's windows are already set.
 Result<void> read_shared_caches(const KeyReader& config, int64_t otherwise, ModelSpec& spec) {
   LOCKSTEP_TRY(spec.layers_sharing_cache, config.integer_or("num_kv_shared_layers", otherwise, {0, spec.layers - 1}));
+  if (spec.layers_sharing_cache >= spec.layers) {
+    return config.wrong("num_kv_shared_layers", fmt::format("0 to {} (missing means {})", spec.layers - 1, otherwise));
+  }
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if ((spec.window(spec.cache_layer(layer)) > 0) == (spec.window(layer) > 0)) continue;
     return config.wrong("num_kv_shared_layers",
@@ -365,7 +368,7 @@ Result<ModelSpec> read_gemma3n_text(const KeyReader& config) {
   LOCKSTEP_TRY(const auto window, read_window(config, 512));
   LOCKSTEP_TRY_VOID(read_layer_windows(
       config, window, [](int64_t layer) { return (layer + 1) % 5 != 0; }, spec));
-  LOCKSTEP_TRY_VOID(read_shared_caches(config, std::min<int64_t>(15, spec.layers), spec));
+  LOCKSTEP_TRY_VOID(read_shared_caches(config, 15, spec));
   LOCKSTEP_TRY_VOID(read_gemma3_ropes(config, spec));
   LOCKSTEP_TRY_VOID(read_layer_inputs(config, 256, kWidth, spec));
   LOCKSTEP_TRY_VOID(read_sparsity(config, spec));

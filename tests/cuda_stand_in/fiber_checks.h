@@ -11,6 +11,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
 #endif
 #if defined(LOCKSTEP_SIMT_TSAN)
 #include <sanitizer/tsan_interface.h>
@@ -87,10 +88,13 @@ inline void order_after([[maybe_unused]] void* place) {
 #endif
 }
 
-/// The scheduler of one grid: nothing that it does counts as an access.
+/// The scheduler of one grid: nothing that it does counts as an access, and what a thread that failed holds is no leak.
 class CheckedScheduler {
  public:
   explicit CheckedScheduler([[maybe_unused]] CheckedStack& stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_disable();
+#endif
 #if defined(LOCKSTEP_SIMT_TSAN)
     stack.thread = __tsan_get_current_fiber();
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -98,6 +102,9 @@ class CheckedScheduler {
 #endif
   }
   ~CheckedScheduler() {
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_enable();
+#endif
 #if defined(LOCKSTEP_SIMT_TSAN)
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);

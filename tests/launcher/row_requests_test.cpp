@@ -137,7 +137,8 @@ TEST_F(RowRequestsTest, PutTheModelsChatTemplateAroundQuestionsAndMessages) {
 TEST_F(RowRequestsTest, GiveChatTemplatesTheTimeThatTheyAreTold) {
   add_tokenizer();
   model_.write("chat_template.jinja", R"({{ "a" if strftime_now("%Y") == "2001" else "b" }})");
-  RowRequests requests = make({.chat = true}).value();
+  const GenerateCommand command{.chat = true};
+  RowRequests requests = make(command).value();
   requests.set_time(1'000'000'000);  // 9 September 2001
   EXPECT_THAT(requests.prepare(0, row_of_text("c")).value().prompt.ids, ElementsAre(kA));
   requests.set_time(1'100'000'000);

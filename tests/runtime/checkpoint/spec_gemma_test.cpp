@@ -185,6 +185,12 @@ json small_gemma3n() { return with(smallest("gemma3n_text"), {{"num_kv_shared_la
 
 TEST(ParseGemma3n, FillsInTheDefaults) { EXPECT_EQ(parse(small_gemma3n()).value(), gemma3n_spec()); }
 
+TEST(ParseGemma3n, RefusesFewLayersThatDoNotSayHowManyShareCaches) {
+  expect_refusals(smallest("gemma3n_text"),
+                  {{{{"num_hidden_layers", 15}}, kInvalid, "num_kv_shared_layers: found nothing, expected 0 to 14"}});
+  EXPECT_EQ(parse(with(smallest("gemma3n_text"), {{"num_hidden_layers", 20}})).value().layers_sharing_cache, 15);
+}
+
 TEST(ParseGemma3n, DropsGatesInItsFirstTenLayersUnlessItSaysOtherwise) {
   const json keys = {{"num_hidden_layers", 11}, {"num_kv_shared_layers", 0}};
   const ModelSpec spec = parse(with(smallest("gemma3n_text"), keys)).value();
