@@ -122,7 +122,8 @@ struct CUevent_st {
   CUstream stream = nullptr;
   int64_t ticket = 0;  // threaded: the work before it
   bool is_timed = false;
-  std::chrono::steady_clock::time_point at{};
+  // Shared with the work that records it: an event may be destroyed before that.
+  std::shared_ptr<std::chrono::steady_clock::time_point> at = std::make_shared<std::chrono::steady_clock::time_point>();
 };
 
 struct CUmod_st {
@@ -959,8 +960,8 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   LOCKSTEP_ENTER_STREAM("EventRecord");
   if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
   event->stream = stream;
-  const auto mark = [event] {
-    event->at = std::chrono::steady_clock::now();
+  const auto mark = [at = event->at] {
+    *at = std::chrono::steady_clock::now();
     return CUDA_SUCCESS;
   };
   const CUresult status = enqueue(stream, {mark}, lock);
@@ -983,7 +984,7 @@ CUresult cuEventQuery(CUevent event) {
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent begin, CUevent end) {
   LOCKSTEP_ENTER_CONTEXT("EventElapsedTime");
   if (!begin->is_timed || !end->is_timed) return CUDA_ERROR_INVALID_HANDLE;
-  *milliseconds = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->at - *begin->at).count();
   return CUDA_SUCCESS;
 }
 
