@@ -7,9 +7,13 @@ namespace {
 
 thread_local int64_t allocations = 0;
 
-void* allocate(size_t bytes) {
+void* allocate_or_null(size_t bytes) {
   ++allocations;
-  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+
+void* allocate(size_t bytes) {
+  if (void* const memory = allocate_or_null(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -17,6 +21,7 @@ void* allocate(size_t bytes) {
 
 void* operator new(size_t bytes) { return allocate(bytes); }
 void* operator new[](size_t bytes) { return allocate(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_null(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
