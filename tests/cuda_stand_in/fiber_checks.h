@@ -58,6 +58,13 @@ inline void end_checked([[maybe_unused]] CheckedStack& fiber) {
 #endif
 }
 
+/// Before the stacks of fibers are unmapped: a fiber leaves its frames as they are.
+inline void release_checked([[maybe_unused]] void* stacks, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stacks, bytes);
+#endif
+}
+
 /// Right before a jump between the two.
 inline void leave([[maybe_unused]] CheckedStack& from, [[maybe_unused]] const CheckedStack& to,
                   [[maybe_unused]] bool for_ever = false) {

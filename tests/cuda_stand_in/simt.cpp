@@ -60,13 +60,11 @@ struct Block {
 /// Stacks of the fibers of one system thread, kept for its next grid.
 class Stacks {
  public:
-  ~Stacks() {
-    if (memory_ != nullptr) munmap(memory_, bytes_);
-  }
+  ~Stacks() { release(); }
   std::byte* of(size_t count) {
     const size_t bytes = count * kStack;
     if (bytes > bytes_ || kChecksRaces) {  // a fresh map has no history of accesses
-      if (memory_ != nullptr) munmap(memory_, bytes_);
+      release();
       void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) std::abort();
       memory_ = static_cast<std::byte*>(memory);
@@ -76,6 +74,12 @@ class Stacks {
   }
 
  private:
+  void release() {
+    if (memory_ == nullptr) return;
+    release_checked(memory_, bytes_);
+    munmap(memory_, bytes_);
+  }
+
   std::byte* memory_ = nullptr;
   size_t bytes_ = 0;
 };
