@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "runtime/core/atomic_file.h"
@@ -17,6 +18,10 @@ constexpr int kLost = 5, kTooLate = 6, kInterrupted = 130, kSignals = 128;
 /// Launcher messages about too few slots: Open MPI, MPICH's hydra, srun.
 constexpr std::string_view kNoSlots[] = {"not enough slots", "More processors requested than permitted",
                                          "Requested node configuration is not available"};
+
+/// What MPICH's hydra prints where a rank was killed. Its exit code is the signal's number, and it ends the others,
+/// which may not have written a record.
+constexpr std::string_view kKilled[] = {"YOUR APPLICATION TERMINATED WITH THE EXIT STRING"};
 
 bool is_record(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
@@ -53,8 +58,8 @@ std::set<int> lost_ranks(const std::vector<ExitRecord>& records, std::optional<i
   return silent;
 }
 
-bool speaks_of_slots(const process::ChildOutcome& child) {
-  return std::ranges::any_of(kNoSlots, [&](std::string_view words) {
+bool speaks_of(std::span<const std::string_view> texts, const process::ChildOutcome& child) {
+  return std::ranges::any_of(texts, [&](std::string_view words) {
     return child.errors.find(words) != std::string::npos || child.output.find(words) != std::string::npos;
   });
 }
@@ -118,8 +123,12 @@ AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild chil
     end.code = end.lost_ranks.empty() ? end.code : kLost;
     return end;
   }
+  if (speaks_of(kKilled, outcome)) {
+    end.code = kLost;
+    return end;
+  }
   end.started = child == WatchedChild::kRankZero || end.code >= kSignals;
-  end.lacks_slots = !end.started && speaks_of_slots(outcome);
+  end.lacks_slots = !end.started && speaks_of(kNoSlots, outcome);
   return end;
 }
 

@@ -75,6 +75,14 @@ TEST(JudgeAttempt, KnowsALauncherThatRefused) {
   EXPECT_FALSE(judge_attempt(ended(1, "mpirun was unable to find lockstep"), kLauncher, {}, 2).lacks_slots);
 }
 
+TEST(JudgeAttempt, KnowsAKilledRankByTheWordsOfALauncherThatEndedTheOthers) {
+  const AttemptEnd end =
+      judge_attempt(ended(9, "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)"), kLauncher, {}, 2);
+  EXPECT_TRUE(end.started);
+  EXPECT_EQ(end.code, 5);
+  EXPECT_EQ(cause_of(end), EndCause::kLost);
+}
+
 TEST(ExitRecords, AreReadAndRemoved) {
   const model::TinyModel folder("{}");
   ASSERT_TRUE(write_exit_record(folder.path(), record(1, 5, 0)).has_value());
