@@ -10,6 +10,7 @@
 #include "engine/group/environment.h"
 #include "engine/model/requirements.h"
 #include "engine/model/served_spec.h"
+#include "lockstep/time_limits.h"
 #include "runtime/checkpoint/config_difference.h"
 #include "runtime/checkpoint/stored_tensors.h"
 #include "runtime/core/field_list.h"
@@ -30,14 +31,15 @@ Error refused(std::string_view option, const std::string& found, const std::stri
 }
 
 Result<void> check_times(const EngineOptions& options) {
-  const auto within = [](std::string_view option, double value, double least, double most,
+  const auto within = [](std::string_view option, double value, TimeLimits limits,
                          std::string_view unit) -> Result<void> {
-    if (value >= least && value <= most) return ok();  // NaN is not
-    return refused(option, fmt::format("{}", value), fmt::format("{} to {} {}", least, most, unit));
+    if (value >= limits.least && value <= limits.most) return ok();  // NaN is not
+    return refused(option, fmt::format("{}", value), fmt::format("{} to {} {}", limits.least, limits.most, unit));
   };
-  LOCKSTEP_TRY_VOID(within("--check-weights-s", options.check_weights_s, 0.0, 1e9, "seconds"));
-  LOCKSTEP_TRY_VOID(within("--chunk-budget-ms", options.chunk_budget_ms.value_or(0.0), 0.0, 1e6, "milliseconds"));
-  return within("--metrics-interval-s", options.observe.metrics_interval_s, 0.1, 86400.0, "seconds");
+  LOCKSTEP_TRY_VOID(within("--check-weights-s", options.check_weights_s, kCheckWeightsSeconds, "seconds"));
+  LOCKSTEP_TRY_VOID(
+      within("--chunk-budget-ms", options.chunk_budget_ms.value_or(0.0), kChunkBudgetMilliseconds, "milliseconds"));
+  return within("--metrics-interval-s", options.observe.metrics_interval_s, kMetricsIntervalSeconds, "seconds");
 }
 
 /// Rows of prefill steps, at most `most`; token by token means steps of one row.

@@ -88,13 +88,13 @@ T exact_integer(const Json& json) {
   return json.get<T>();
 }
 
-/// The number for which `write` made a text.
+/// An infinity or NaN from the text that `write` makes of it.
 template <typename T>
-T unwritable_number(const Json& json) {
-  const auto& text = json.get_ref<const std::string&>();
-  if (text == "nan") return std::numeric_limits<T>::quiet_NaN();
-  if (text == "inf") return std::numeric_limits<T>::infinity();
-  if (text == "-inf") return -std::numeric_limits<T>::infinity();
+T number_of_text(const Json& json) {
+  using Limits = std::numeric_limits<T>;
+  for (const T value : {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
+    if (write(value) == json) return value;
+  }
   throw Json::type_error::create(302, "found text, expected a number", &json);
 }
 
@@ -107,7 +107,7 @@ void read(const Json& json, T& value) {
   } else if constexpr (std::is_enum_v<T>) {
     value = static_cast<T>(exact_integer<std::underlying_type_t<T>>(json));
   } else if constexpr (std::is_floating_point_v<T>) {
-    value = json.is_string() ? unwritable_number<T>(json) : json.get<T>();
+    value = json.is_string() ? number_of_text<T>(json) : json.get<T>();
   } else {
     value = json.get<T>();
   }

@@ -11,6 +11,7 @@
 #include "launcher/cli/backend_options.h"
 #include "launcher/cli/choice.h"
 #include "lockstep/engine.h"
+#include "lockstep/time_limits.h"
 #include "runtime/core/int8_groups.h"
 
 namespace lockstep::launcher {
@@ -133,7 +134,7 @@ void add_observe_options(CLI::App& app, ObserveOptions& options) {
   app.add_option("--metrics", options.metrics, "Write metrics, while it runs and at the end (Prometheus text format)")
       ->type_name("OUT");
   app.add_option("--metrics-interval-s", options.metrics_interval_s, "Seconds from one writing to the next")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check(CLI::Range(kMetricsIntervalSeconds.least, kMetricsIntervalSeconds.most))
       ->capture_default_str()
       ->type_name("S");
 }
@@ -210,7 +211,7 @@ void add_chunk_budget(CLI::App& app, EngineOptions& engine) {
   app.add_option("--chunk-budget-ms", engine.chunk_budget_ms,
                  "Milliseconds that the tokens of running requests may wait for a part of a long prompt; 0 (default): "
                  "the time of four tokens")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(CLI::Range(kChunkBudgetMilliseconds.least, kChunkBudgetMilliseconds.most))
       ->type_name("MS");
 }
 
@@ -278,7 +279,7 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
   app.add_option("--check-weights-s", engine.check_weights_s,
                  "Seconds in which each rank checks its weights in memory once, while it runs; 0: never "
                  "(docs/failures.md)")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(CLI::Range(kCheckWeightsSeconds.least, kCheckWeightsSeconds.most))
       ->capture_default_str()
       ->type_name("S");
   app.add_flag(

@@ -120,16 +120,20 @@ TEST(Shard, TellsTheOtherRanksOfEveryTokenOfAPromptByAHash) {
   EXPECT_NE(hash_of(turned).second, hash.second);
 }
 
+/// What the other ranks compare of slot 1 after `step`, the first one of a shard.
+template <typename Step>
+int32_t hash_after(const ShardOptions& options, const Step& step) {
+  Fixture f(1, 0, options);
+  EXPECT_TRUE(step(*f.shard).has_value());
+  return f.backend.store->value("parameter_hash", 1);
+}
+
 TEST(Shard, TellsTheOtherRanksOfEveryEmbeddingOfAPromptByAHash) {
   ShardOptions options = kOptions;
   options.embeddings = families::StepShape::Embeddings::kMixed;
   PrefillRows rows{.ids = {5, kEmbedded}, .slot = {1, 1}, .position = {0, 1}, .logit_rows = {-1, 1}};
   rows.embeddings.resize(16, 0.5F);  // tiny_spec's hidden size
-  const auto hash_of = [&] {
-    Fixture f(1, 0, options);
-    EXPECT_TRUE(f.shard->prefill(rows, {}).has_value());
-    return f.backend.store->value("parameter_hash", 1);
-  };
+  const auto hash_of = [&] { return hash_after(options, [&](Shard& shard) { return shard.prefill(rows, {}); }); };
   const int32_t hash = hash_of();
   EXPECT_EQ(hash_of(), hash);
   for (float& value : rows.embeddings) {
@@ -143,11 +147,7 @@ TEST(Shard, TellsTheOtherRanksOfEveryTargetByAHash) {
   ShardOptions options = kOptions;
   options.score_rows = 4;
   ScoreRows rows{.ids = {5, 9}, .slot = {1, 1}, .position = {0, 1}, .targets = {9, 7}};
-  const auto hash_of = [&] {
-    Fixture f(1, 0, options);
-    EXPECT_TRUE(f.shard->score(rows, {}).has_value());
-    return f.backend.store->value("parameter_hash", 1);
-  };
+  const auto hash_of = [&] { return hash_after(options, [&](Shard& shard) { return shard.score(rows, {}); }); };
   const int32_t hash = hash_of();
   EXPECT_EQ(hash_of(), hash);
   for (const auto field : {&ScoreRows::ids, &ScoreRows::position, &ScoreRows::targets}) {

@@ -14,23 +14,13 @@
 
 #include <csignal>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
+
+#include "tests/allocation_count.h"
 
 namespace lockstep::step {
 namespace {
 
 thread_local Asked asked;
-
-void* allocate_or_null(size_t bytes) {
-  ++asked.allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-
-void* allocate(size_t bytes) {
-  if (void* const memory = allocate_or_null(bytes)) return memory;
-  throw std::bad_alloc();
-}
 
 /// The function of that name that this program's own hides.
 template <typename Function>
@@ -70,7 +60,11 @@ std::string to_string(const Asked& asked) {
                      asked.locks, asked.system_calls, asked.last_call, asked.waits);
 }
 
-Asked asked_by_this_thread() { return asked; }
+Asked asked_by_this_thread() {
+  Asked now = asked;
+  now.allocations = allocations_of_this_thread();
+  return now;
+}
 
 #if defined(__x86_64__)
 
@@ -143,18 +137,8 @@ bool watch_this_thread() { return false; }
 
 }  // namespace lockstep::step
 
-using lockstep::step::allocate;
-using lockstep::step::allocate_or_null;
 using lockstep::step::asked;
 using lockstep::step::next;
-
-void* operator new(size_t bytes) { return allocate(bytes); }
-void* operator new[](size_t bytes) { return allocate(bytes); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return allocate_or_null(bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 // std::mutex and std::condition_variable end here. The C library's own locks (of its heap, of its streams) do not; they
 // are seen as system calls where they have to wait.

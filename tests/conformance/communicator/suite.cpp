@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "tests/conformance/communicator/allocation_count.h"
+#include "tests/allocation_count.h"
 #include "tests/conformance/communicator/operations.h"
 
 namespace lockstep::conformance {

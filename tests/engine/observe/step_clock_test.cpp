@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/conformance/communicator/allocation_count.h"
+#include "tests/allocation_count.h"
 
 namespace lockstep::observe {
 namespace {
@@ -124,12 +124,12 @@ TEST_F(StepClockTest, TellsCollectivesTheirPhase) {
 TEST_F(StepClockTest, CountsAllStepsAlsoThoseThatFindNoRoomAndAllocatesNothing) {
   prefill_both();
   engine_.answer = {1, -1, -1, -1};
-  const int64_t before = conformance::allocations_of_this_thread();
+  const int64_t before = allocations_of_this_thread();
   for (int i = 0; i < 8; ++i) {
     (void)clock_of_steps_.decode({1, i});
     collectives_.add(trace::CollectiveKind::kBarrier, 1, 0, clock_.now(), clock_.now());
   }
-  EXPECT_EQ(conformance::allocations_of_this_thread(), before);
+  EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_EQ(clock_of_steps_.steps().size(), 6u);
   EXPECT_EQ(clock_of_steps_.dropped(), 3);
   EXPECT_EQ(collectives_.dropped(), 4);

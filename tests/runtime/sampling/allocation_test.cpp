@@ -2,25 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "runtime/sampling/sampling.h"
-
-namespace {
-std::atomic<int64_t> allocations = 0;
-}
-
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-// Not inlined: where GCC sees only one of the two replaced, it warns of a mismatch.
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tests/allocation_count.h"
 
 namespace lockstep::sampling {
 namespace {
@@ -42,12 +27,12 @@ TEST(Choose, DoesNotAllocate) {
                                .typical_p = 0.9f,
                                .epsilon_cutoff = 1e-5f,
                                .eta_cutoff = 1e-4f}};
-  const int64_t before = allocations;
+  const int64_t before = allocations_of_this_thread();
   for (const Parameters& parameters : cases) {
     choose(logits, seen, parameters, 0, scratch, std::array{7, 8});
     processed_scores(logits, seen, parameters, scores, scratch);
   }
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocations_of_this_thread(), before);
   EXPECT_GT(before, 0);  // the counter counts
 }
 

@@ -1,4 +1,4 @@
-#include "tests/conformance/communicator/allocation_count.h"
+#include "tests/allocation_count.h"
 
 #include <cstdlib>
 #include <new>
@@ -27,8 +27,8 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-namespace lockstep::conformance {
+namespace lockstep {
 
 int64_t allocations_of_this_thread() { return allocations; }
 
-}  // namespace lockstep::conformance
+}  // namespace lockstep

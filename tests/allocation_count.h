@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace lockstep::conformance {
+namespace lockstep {
 
 /// Allocations of this thread so far.
 int64_t allocations_of_this_thread();
 
-}  // namespace lockstep::conformance
+}  // namespace lockstep
