@@ -77,12 +77,33 @@ function(lockstep_source_options source)
 endfunction()
 
 # lockstep_stretch_for_sanitizers(seconds)
-# Multiplies the variable where sanitizers slow the tests.
+# Multiplies the variable where sanitizers slow the tests: a limit that a test gets as an argument.
 function(lockstep_stretch_for_sanitizers seconds)
   if(LOCKSTEP_SANITIZE)
     math(EXPR ${seconds} "${${seconds}} * 5")
     set(${seconds} ${${seconds}} PARENT_SCOPE)
   endif()
+endfunction()
+
+# lockstep_stretch_limits()
+# Multiplies TIMEOUT of all tests of this folder, once it has been read. Folders with lockstep_add_test or
+# lockstep_add_ranks_test need no call of it.
+function(lockstep_stretch_limits)
+  cmake_language(DEFER GET_CALL_IDS calls)
+  if(NOT stretch_limits IN_LIST calls)
+    cmake_language(DEFER ID stretch_limits CALL lockstep_stretch_limits_now)
+  endif()
+endfunction()
+
+function(lockstep_stretch_limits_now)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test IN LISTS tests)
+    get_test_property(${test} TIMEOUT limit)
+    if(limit)
+      lockstep_stretch_for_sanitizers(limit)
+      set_tests_properties(${test} PROPERTIES TIMEOUT ${limit})
+    endif()
+  endforeach()
 endfunction()
 
 # lockstep_add_test(NAME name SOURCES file… LIBRARIES target… [LABELS label…] [TIMEOUT s])
@@ -96,7 +117,7 @@ function(lockstep_add_test)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  lockstep_stretch_for_sanitizers(ARG_TIMEOUT)
+  lockstep_stretch_limits()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE lockstep_test_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_precompile_headers(${ARG_NAME} REUSE_FROM lockstep_test_headers)
