@@ -16,10 +16,14 @@ RankThreads::RankThreads(State& group, RankWork work)
 }
 
 RankThreads::~RankThreads() {
+  if (threads_.empty()) return;
   abort_.raise({ErrorKind::kCancelled, "[engine/group] the ranks' work was given up"});
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
+  end_threads();
+}
+
+void RankThreads::end_threads() {
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
   group_.forget_flag(abort_);
 }
 
@@ -52,7 +56,7 @@ Result<void> RankThreads::join() {
     std::unique_lock lock(mutex_);
     group_.wait(lock, changed_, [this] { return running_ == 0; });
   }
-  for (std::thread& thread : threads_) thread.join();
+  end_threads();
   for (const auto& error : errors_) {
     if (error) return *error;
   }

@@ -20,7 +20,8 @@ using RankWork = std::function<Result<void>(Member& member)>;
 class RankThreads {
  public:
   /// Starts the work. A rank that fails alone ends the group; ranks that fail together (Member::all_succeeded,
-  /// Member::agree) leave the group open. `group` outlives the object. @collective
+  /// Member::agree) leave the group open. `group` lives until `join` has returned, or the object is destroyed.
+  /// @collective
   RankThreads(State& group, RankWork work);
   /// Joins the threads; ends running work first.
   ~RankThreads();
@@ -33,6 +34,7 @@ class RankThreads {
  private:
   void run(size_t index);
   Result<void> work_of(int rank, bool& failed_together);
+  void end_threads();
 
   State& group_;
   const RankWork work_;

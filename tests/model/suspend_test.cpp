@@ -160,6 +160,25 @@ class SuspendedEngine : public ::testing::Test {
   const Model model_ = Model::open(folder_.path(), {.dtype = DType::kFloat32}).value();
 };
 
+TEST_F(SuspendedEngine, NeedsNoGroupWhileItIsSuspendedAndOnceItIsClosed) {
+  const auto requests = requests_of(golden_, model_, /*with_code=*/false);
+  auto group = Group::threads(2).value();
+  const auto engine = Engine::open(*group, model_, options_of(6)).value();
+  std::vector<RequestHandle> handles = submit_and_wait(*engine, requests, 2);
+  ASSERT_TRUE(engine->suspend().has_value());
+  group.reset();
+  EXPECT_TRUE(engine->is_suspended());
+  for (RequestHandle& handle : handles) {
+    if (!handle.is_done()) EXPECT_EQ(handle.wait().error().kind, ErrorKind::kUnavailable);
+  }
+  group = Group::threads(3).value();
+  ASSERT_TRUE(engine->resume(*group).has_value());
+  for (RequestHandle& handle : handles) EXPECT_TRUE(handle.wait().has_value());
+  ASSERT_TRUE(engine->close().has_value());
+  group.reset();
+  EXPECT_EQ(engine->submit(requests.front()).error().kind, ErrorKind::kUnavailable);
+}
+
 TEST_F(SuspendedEngine, RefusesWhatCannotBeRestored) {
   const auto group = Group::alone().value();
   const auto engine = Engine::open(*group, model_, options_of(6)).value();

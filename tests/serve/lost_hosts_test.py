@@ -78,7 +78,8 @@ class LostHosts(test_folder.FolderTests):
             with self.subTest("it is back, and asked for"):
                 streams = self.begin(server)
                 code, answer = server.post("/admin/degree", {"tp": 3, "wait": True})
-                self.assertEqual(code, 200, f"{answer} {server.said()[-3000:]}")
+                if code != 200:  # a slow machine: the server has begun by itself
+                    self.assertIn("another change under way", answer["error"]["message"], server.said()[-3000:])
                 self.expect_same(server, streams, expected)
                 self.expect_ranks(server, "node0", "node1", "node1")
             with self.subTest("its ranks are told to leave"):

@@ -7,6 +7,7 @@ The model is tiny and random, so that there are as many requests as possible. It
 import collections
 import http.client
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -180,7 +181,8 @@ class Soak(unittest.TestCase):
             third = len(taken) // 3
             first, last = statistics.median(taken[:third]), statistics.median(taken[-third:])
             print(f"{name}: {first / 2**20:.1f} MiB after the warm-up, {last / 2**20:.1f} at the end", file=sys.stderr)
-            self.assertLessEqual(last - first, most[name], name)
+            if "ASAN_OPTIONS" not in os.environ:  # which keeps freed memory, and names leaks itself
+                self.assertLessEqual(last - first, most[name], name)
 
     def check_log(self, log):
         """Nothing but requests, and none that failed."""

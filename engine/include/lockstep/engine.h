@@ -142,8 +142,8 @@ Result<void> check_texts(const Model& model, const EngineOptions& options, std::
 /// Neither copied nor moved. Thread-safe, except `close` and `serve`.
 class Engine {
  public:
-  /// Reads this process's part of the weights and compiles all graphs. `group` outlives the engine. Fails on every rank
-  /// with the error of the first rank that failed. @collective @blocking
+  /// Reads this process's part of the weights and compiles all graphs. `group` lives until `close`, `suspend` or the
+  /// destructor has returned. Fails on every rank with the error of the first that failed. @collective @blocking
   static Result<std::unique_ptr<Engine>> open(Group& group, const Model& model, const EngineOptions& options = {});
 
   /// Without `close`, open and suspended requests end with `kCancelled` and the other ranks end too.
@@ -183,8 +183,8 @@ class Engine {
   Result<void> suspend();
 
   /// Continues after `suspend`, or after a lost rank under OnLoss::kSuspend, on `group`: the same or another one, of
-  /// any size that the model can be divided between. The old group may be gone. A process that was not part of it opens
-  /// an engine instead. Delivered tokens are replayed as prompt, or generated again where the host chooses, so each
+  /// any size that the model can be divided between. After `suspend` the old group may be gone. A process that was not
+  /// part of it opens an engine. Delivered tokens are replayed as prompt, or generated again where the host chooses: an
   /// answer equals the answer of an uninterrupted run bit for bit (partition::Numerics::kInvariant). Every rank calls
   /// it; rank 0 is the process that holds the requests. Fails as `open`. @collective @blocking
   Result<void> resume(Group& group);
