@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <future>
-#include <thread>
 
 #include "lockstep/engine.h"
 #include "tests/model/golden.h"
@@ -182,12 +180,21 @@ TEST_F(SuspendedEngine, NeedsNoGroupWhileItIsSuspendedAndOnceItIsClosed) {
   EXPECT_EQ(engine->submit(requests.front()).error().kind, ErrorKind::kUnavailable);
 }
 
-/// Gives the test time to suspend its request.
-class Slowness final : public LogitsProcessor {
+/// Keeps a request from its end until the test is about to suspend it.
+class Gate final : public LogitsProcessor {
  public:
-  void process(std::span<const int32_t>, std::span<float>) const override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  /// Closed to sequences of more than `most` ids.
+  explicit Gate(size_t most) : most_(most) {}
+
+  void process(std::span<const int32_t> ids, std::span<float>) const override {
+    if (ids.size() > most_) opened_.wait();
   }
+  void open() { open_.set_value(); }
+
+ private:
+  const size_t most_;
+  std::promise<void> open_;
+  std::shared_future<void> opened_ = open_.get_future().share();
 };
 
 TEST_F(SuspendedEngine, RefusesWhatCannotBeRestored) {
@@ -197,8 +204,10 @@ TEST_F(SuspendedEngine, RefusesWhatCannotBeRestored) {
   EXPECT_EQ(engine->restore("{}").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(engine->resume(*group).error().kind, ErrorKind::kFailedPrecondition);
   Request request = requests_of(golden_, model_, /*with_code=*/false).front();
-  request.processors = {std::make_shared<Slowness>()};
+  const auto gate = std::make_shared<Gate>(request.prompt.ids.size() + 10);
+  request.processors = {gate};
   const auto handles = submit_and_wait(*engine, {request}, 2);
+  gate->open();
   ASSERT_TRUE(engine->suspend().has_value());
   EXPECT_EQ(engine->suspended().error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(engine->suspended().error().message, HasSubstr("processors"));
