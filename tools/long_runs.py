@@ -6,7 +6,8 @@
 
 `suite` runs the tests of the build folder FOLDER that ctest selects, each N times. A result is written the moment it is
 there, to FOLDER/long_runs/NAME/results.jsonl: a run that was stopped goes on where it was. Results of other commits
-count only with --keep. --beside N keeps N busy loops running beside the tests. The exit code is 1 after a failure.
+count only with --keep; a test that failed at one of them runs again in all laps. --beside N keeps N busy loops running
+beside the tests. The exit code is 1 after a failure.
 `record` notes a finished run at the current commit; docs/support.md has a table of them (make_support_matrix.py).
 Needs only Python's standard library, ctest and git.
 """
@@ -67,10 +68,14 @@ def selected_tests(folder: Path, words: list[str]) -> dict[int, str]:
 
 
 def read_results(file: Path, commit: str, keep: bool) -> list[Result]:
+    """The results that count at `commit`."""
     if not file.exists():
         return []
     found = [Result(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [result for result in found if keep or result.commit == commit]
+    if not keep:
+        return [result for result in found if result.commit == commit]
+    failed = {r.test: place for place, r in enumerate(found) if r.outcome == "failed" and r.commit != commit}
+    return [result for place, result in enumerate(found) if place > failed.get(result.test, -1)]
 
 
 def missing_tests(tests: dict[int, str], results: list[Result], lap: int, times: int) -> list[int]:

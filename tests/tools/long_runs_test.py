@@ -79,6 +79,17 @@ class LongRuns(unittest.TestCase):
         self.assertEqual((code, self.notes()), (1, []))
         self.assertIn("3 tests, 2 times: 2 passed, 2 failed, 2 skipped", printed)
 
+    def test_what_failed_at_another_commit_runs_again_in_all_laps(self):
+        self.assertEqual(self.run_suite(times=2)[0], 1)
+        (self.folder / "mend").touch()
+        self.notes()
+        self.commit = "bbbb2222"
+        code, printed = self.run_suite(times=2, keep=True)
+        self.assertEqual((code, self.notes()), (0, ["mended", "mended"]))
+        self.assertIn("3 tests, 2 times: 4 passed, 0 failed, 2 skipped; at commits aaaa1111, bbbb2222", printed)
+        self.assertEqual(self.run_suite(times=2, keep=True)[0], 0)
+        self.assertEqual(self.notes(), [])
+
     def test_results_of_another_commit_count_where_asked(self):
         (self.folder / "mend").touch()
         self.assertEqual(self.run_suite()[0], 0)
