@@ -17,13 +17,13 @@ namespace {
 
 constexpr size_t kMostMessage = 4096;  // bytes to the host or to a constraint
 
-// Sanitizers slow a mask, and reserve memory that would count.
+// Sanitizers reserve memory that would count, and slow a mask several times.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kHasSanitizer = true;
 #else
 constexpr bool kHasSanitizer = false;
 #endif
-constexpr int kMaskTimes = kHasSanitizer ? 8 : 1;
+constexpr int kMaskSlowdown = kHasSanitizer ? 8 : 1;
 
 /// Processor time of this process, which the kernel ends when it has used up its allowance.
 class Allowance {
@@ -71,7 +71,7 @@ Error as_refusal(Error error) {
 /// The process of one answer: a mask, then for each token another one.
 void run_answer(const Grammar& grammar, const std::vector<int32_t>& end_tokens, int socket, size_t vocabulary,
                 const IsolationLimits& limits) {
-  Allowance allowance(kMaskTimes * limits.most_mask);
+  Allowance allowance(kMaskSlowdown * limits.most_mask);
   std::vector<int32_t> bits(mask_words(vocabulary));
   const auto failed = [&](Error error) { send_datagram(socket, failure_bytes(as_refusal(std::move(error)))); };
   allowance.begin();
@@ -80,7 +80,7 @@ void run_answer(const Grammar& grammar, const std::vector<int32_t>& end_tokens, 
   while (true) {
     const Result<void> filled = matcher.value()->fill(bits);
     if (!filled.has_value()) return failed(filled.error());
-    allowance.end(kMaskTimes * limits.mask);
+    allowance.end(kMaskSlowdown * limits.mask);
     if (!send_datagram(socket, kDone + to_bytes(std::span<const int32_t>(bits)))) return;
     const auto token = receive_datagram(socket, sizeof(int32_t), std::nullopt);
     if (!token || token->bytes.size() != sizeof(int32_t)) return;

@@ -153,33 +153,6 @@ INSTANTIATE_TEST_SUITE_P(Families, Suspended,
                                            "gemma2_alternating_windows"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-class SuspendedEngine : public ::testing::Test {
- protected:
-  const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, "llama_grouped");
-  const GoldenModel folder_{golden_, {}};
-  const Model model_ = Model::open(folder_.path(), {.dtype = DType::kFloat32}).value();
-};
-
-TEST_F(SuspendedEngine, NeedsNoGroupWhileItIsSuspendedAndOnceItIsClosed) {
-  const auto requests = requests_of(golden_, model_, /*with_code=*/false);
-  auto group = Group::threads(2).value();
-  const auto engine = Engine::open(*group, model_, options_of(6)).value();
-  std::vector<RequestHandle> handles = submit_and_wait(*engine, requests, 2);
-  ASSERT_TRUE(engine->suspend().has_value());
-  group.reset();
-  EXPECT_TRUE(engine->is_suspended());
-  for (RequestHandle& handle : handles) {
-    const auto waited = handle.wait();
-    EXPECT_TRUE(waited.has_value() || waited.error().kind == ErrorKind::kUnavailable);
-  }
-  group = Group::threads(3).value();
-  ASSERT_TRUE(engine->resume(*group).has_value());
-  for (RequestHandle& handle : handles) EXPECT_TRUE(handle.wait().has_value());
-  ASSERT_TRUE(engine->close().has_value());
-  group.reset();
-  EXPECT_EQ(engine->submit(requests.front()).error().kind, ErrorKind::kUnavailable);
-}
-
 /// Keeps a request from its end until the test is about to suspend it.
 class Gate final : public LogitsProcessor {
  public:
@@ -197,18 +170,49 @@ class Gate final : public LogitsProcessor {
   std::shared_future<void> opened_ = open_.get_future().share();
 };
 
+/// Submits, and suspends the engine while the first request is open.
+std::vector<RequestHandle> submit_and_suspend(Engine& engine, std::vector<Request> requests) {
+  const auto gate = std::make_shared<Gate>(requests.front().prompt.ids.size() + 10);
+  requests.front().processors = {gate};
+  std::vector<RequestHandle> handles = submit_and_wait(engine, std::move(requests), 2);
+  gate->open();
+  EXPECT_TRUE(engine.suspend().has_value());
+  return handles;
+}
+
+class SuspendedEngine : public ::testing::Test {
+ protected:
+  const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, "llama_grouped");
+  const GoldenModel folder_{golden_, {}};
+  const Model model_ = Model::open(folder_.path(), {.dtype = DType::kFloat32}).value();
+};
+
+TEST_F(SuspendedEngine, NeedsNoGroupWhileItIsSuspendedAndOnceItIsClosed) {
+  const auto requests = requests_of(golden_, model_, /*with_code=*/false);
+  auto group = Group::threads(2).value();
+  const auto engine = Engine::open(*group, model_, options_of(6)).value();
+  std::vector<RequestHandle> handles = submit_and_suspend(*engine, requests);
+  group.reset();
+  EXPECT_TRUE(engine->is_suspended());
+  for (RequestHandle& handle : handles) {
+    const auto waited = handle.wait();
+    EXPECT_TRUE(waited.has_value() || waited.error().kind == ErrorKind::kUnavailable);
+  }
+  group = Group::threads(3).value();
+  ASSERT_TRUE(engine->resume(*group).has_value());
+  for (RequestHandle& handle : handles) EXPECT_TRUE(handle.wait().has_value());
+  ASSERT_TRUE(engine->close().has_value());
+  group.reset();
+  EXPECT_EQ(engine->submit(requests.front()).error().kind, ErrorKind::kUnavailable);
+}
+
 TEST_F(SuspendedEngine, RefusesWhatCannotBeRestored) {
   const auto group = Group::alone().value();
   const auto engine = Engine::open(*group, model_, options_of(6)).value();
   EXPECT_EQ(engine->restore("nothing").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(engine->restore("{}").error().kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(engine->resume(*group).error().kind, ErrorKind::kFailedPrecondition);
-  Request request = requests_of(golden_, model_, /*with_code=*/false).front();
-  const auto gate = std::make_shared<Gate>(request.prompt.ids.size() + 10);
-  request.processors = {gate};
-  const auto handles = submit_and_wait(*engine, {request}, 2);
-  gate->open();
-  ASSERT_TRUE(engine->suspend().has_value());
+  submit_and_suspend(*engine, {requests_of(golden_, model_, /*with_code=*/false).front()});
   EXPECT_EQ(engine->suspended().error().kind, ErrorKind::kUnsupported);
   EXPECT_THAT(engine->suspended().error().message, HasSubstr("processors"));
 }

@@ -13,8 +13,9 @@ function(lockstep_add_ranks_test)
     set(ARG_DEADLINE 120)
   endif()
   math(EXPR ctest_limit "${ARG_DEADLINE} + 30")
-  lockstep_stretch_limits()
-  lockstep_stretch_for_sanitizers(ARG_DEADLINE)
+  set(deadline ${ARG_DEADLINE})
+  lockstep_stretch_for_sanitizers(deadline)
+  lockstep_stretch_limits()  # of ctest
   list(POP_FRONT ARG_COMMAND program)
   if(TARGET ${program})
     set(program $<TARGET_FILE:${program}>)
@@ -25,7 +26,7 @@ function(lockstep_add_ranks_test)
   endforeach()
   add_test(NAME ${ARG_NAME}
            COMMAND python3 ${PROJECT_SOURCE_DIR}/tests/multiprocess/run_ranks.py --mpirun "${LOCKSTEP_${ARG_FAMILY}_MPIEXEC}" --ranks
-                   ${ARG_RANKS} --deadline ${ARG_DEADLINE} ${options} -- ${program} ${ARG_COMMAND})
+                   ${ARG_RANKS} --deadline ${deadline} ${options} -- ${program} ${ARG_COMMAND})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "multiprocess;${ARG_LABELS}" TIMEOUT ${ctest_limit}
                        SKIP_RETURN_CODE 77)
 endfunction()

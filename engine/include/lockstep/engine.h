@@ -142,8 +142,9 @@ Result<void> check_texts(const Model& model, const EngineOptions& options, std::
 /// Neither copied nor moved. Thread-safe, except `close` and `serve`.
 class Engine {
  public:
-  /// Reads this process's part of the weights and compiles all graphs. `group` lives until `close`, `suspend` or the
-  /// destructor has returned. Fails on every rank with the error of the first that failed. @collective @blocking
+  /// Reads this process's part of the weights and compiles all graphs. `group` lives until `close`, `suspend`,
+  /// `resume` or the destructor has returned. Fails on every rank with the error of the first that failed. @collective
+  /// @blocking
   static Result<std::unique_ptr<Engine>> open(Group& group, const Model& model, const EngineOptions& options = {});
 
   /// Without `close`, open and suspended requests end with `kCancelled` and the other ranks end too.
