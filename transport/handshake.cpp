@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/core/readiness.h"
 #include "runtime/core/secret.h"
 #include "transport/network.h"
 
@@ -36,20 +37,10 @@ Error broken(std::string_view why) { return {ErrorKind::kUnavailable, std::strin
 
 /// Waits until `event` is possible.
 Result<void> wait_until(const Descriptor& socket, short event, const Deadline& deadline, Duration limit) {
-  while (true) {
-    pollfd one{.fd = socket.get(), .events = event, .revents = 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline.remaining()).count();
-    const int ready = poll(&one, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30)));
-    if (ready > 0) return ok();
-    if (ready < 0 && errno != EINTR) return broken(std::strerror(errno));
-    if (deadline.has_passed()) {
-      return Error{ErrorKind::kDeadlineExceeded,
-                   fmt::format("no proof of the run's secret from rank 0 within {:.3g} s", to_seconds(limit))};
-    }
-  }
+  if (becomes_ready(socket.get(), event, deadline.remaining())) return ok();
+  return Error{ErrorKind::kDeadlineExceeded,
+               fmt::format("no proof of the run's secret from rank 0 within {:.3g} s", to_seconds(limit))};
 }
-
-bool is_temporary(int code) { return code == EAGAIN || code == EWOULDBLOCK || code == EINTR; }
 
 Result<std::string> receive_exactly(const Descriptor& socket, size_t size, const Deadline& deadline, Duration limit) {
   std::string bytes(size, '\0');

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/core/readiness.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -103,9 +105,7 @@ Result<void> BarrierEnd::arrive() const {
 }
 
 Result<bool> BarrierEnd::wait(Duration limit) const {
-  pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(limit).count();
-  if (::poll(&ready, 1, static_cast<int>(milliseconds)) <= 0) return false;
+  if (!becomes_ready(descriptor_, POLLIN, limit)) return false;
   if (receive_byte(descriptor_)) return true;
   return lost_other();
 }

@@ -9,7 +9,7 @@
 #include <array>
 #include <sstream>
 
-#include "runtime/core/clock.h"
+#include "runtime/core/readiness.h"
 
 namespace lockstep::cache {
 namespace {
@@ -42,8 +42,7 @@ class CloseEvents {
 
   /// Returns at an event, or after at most `most_s`.
   void wait(double most_s) {
-    pollfd entry{.fd = queue_.get(), .events = POLLIN, .revents = 0};  // poll ignores a negative descriptor
-    if (::poll(&entry, 1, static_cast<int>(most_s * 1000.0) + 1) <= 0) return;
+    if (!becomes_ready(queue_.get(), POLLIN, duration_of(most_s))) return;
     std::array<char, 4096> events;
     while (::read(queue_.get(), events.data(), events.size()) > 0) {
     }

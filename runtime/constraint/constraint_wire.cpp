@@ -9,6 +9,7 @@
 
 #include "runtime/core/error_kinds.h"
 #include "runtime/core/memory_file.h"
+#include "runtime/core/readiness.h"
 
 namespace lockstep::constraint {
 namespace {
@@ -70,17 +71,6 @@ class Unpacker {
 
 constexpr size_t kLeastText = sizeof(int64_t);
 
-/// Whether there is something to read within `patience`. @blocking
-bool becomes_readable(int socket, Duration patience) {
-  const TimePoint end = SteadyClock().now() + patience;
-  pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock().now()).count();
-    const int found = ::poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
-    if (found >= 0 || errno != EINTR) return found > 0;
-  }
-}
-
 }  // namespace
 
 Result<SocketPair> make_socket_pair() {
@@ -119,7 +109,7 @@ bool send_datagram(int socket, std::string_view bytes, std::span<const int> desc
 }
 
 std::optional<Datagram> receive_datagram(int socket, size_t most_bytes, std::optional<Duration> patience) {
-  if (patience && !becomes_readable(socket, *patience)) return std::nullopt;
+  if (patience && !becomes_ready(socket, POLLIN, *patience)) return std::nullopt;
   Datagram datagram;
   datagram.bytes.resize(most_bytes);
   iovec part{datagram.bytes.data(), datagram.bytes.size()};

@@ -11,6 +11,7 @@
 
 #include "runtime/constraint/constraint_wire.h"
 #include "runtime/constraint/kept_constraints.h"
+#include "runtime/core/readiness.h"
 #include "runtime/process/child_process.h"
 
 namespace lockstep::constraint {
@@ -105,10 +106,7 @@ class IsolatedConstraint final : public Constraint {
   }
 
   /// Whether its process runs.
-  bool is_alive() const {
-    pollfd state{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-    return ::poll(&state, 1, 0) == 0;
-  }
+  bool is_alive() const { return !becomes_ready(socket_.get(), POLLIN, Duration::zero()); }
 
  private:
   const Descriptor socket_;  // to the constraint's process

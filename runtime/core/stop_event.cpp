@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/core/check.h"
+#include "runtime/core/readiness.h"
 
 namespace lockstep {
 
@@ -20,9 +21,6 @@ void StopEvent::raise() {
 
 bool StopEvent::is_raised() const { return wait_for(Duration::zero()); }
 
-bool StopEvent::wait_for(Duration limit) const {
-  pollfd ready{.fd = descriptor_, .events = POLLIN, .revents = 0};
-  return ::poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(limit).count())) > 0;
-}
+bool StopEvent::wait_for(Duration limit) const { return becomes_ready(descriptor_, POLLIN, limit); }
 
 }  // namespace lockstep

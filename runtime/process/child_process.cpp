@@ -20,6 +20,7 @@
 #include <span>
 
 #include "runtime/core/descriptor.h"
+#include "runtime/core/readiness.h"
 #include "runtime/process/own_children.h"
 #include "runtime/process/process_table.h"
 
@@ -171,7 +172,7 @@ class Tail {
   void read() {
     std::array<char, 65536> buffer;
     const ssize_t size = ::read(pipe_.get(), buffer.data(), buffer.size());
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (size < 0 && is_temporary(errno)) return;
     if (size <= 0) return pipe_.close();
     text_.append(buffer.data(), static_cast<size_t>(size));
     if (text_.size() > kept_) text_.erase(0, text_.size() - kept_);
@@ -181,10 +182,7 @@ class Tail {
   /// Reads the available bytes without waiting, and returns the end of the stream.
   std::string finish() {
     if (is_open()) ::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
-    for (pollfd ready{.fd = pipe_.get(), .events = POLLIN, .revents = 0};
-         is_open() && ::poll(&ready, 1, 0) > 0 && ready.revents != 0;) {
-      read();
-    }
+    while (is_open() && becomes_ready(pipe_.get(), POLLIN, Duration::zero())) read();
     return std::move(text_);
   }
 

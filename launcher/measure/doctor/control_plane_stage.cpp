@@ -21,6 +21,7 @@
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stage_table.h"
 #include "launcher/measure/doctor/stages.h"
+#include "runtime/core/readiness.h"
 #include "transport/network.h"
 
 namespace lockstep::launcher {
@@ -94,10 +95,9 @@ class EchoServer {
 };
 
 bool wait_for(int socket, short event, const Deadline& deadline) {
-  pollfd one{.fd = socket, .events = event, .revents = 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.remaining()).count();
+  if (becomes_ready(socket, event, deadline.remaining())) return true;
   errno = ETIMEDOUT;
-  return ::poll(&one, 1, static_cast<int>(std::max<int64_t>(left, 0))) == 1;
+  return false;
 }
 
 /// Connects and measures the median round trip of a byte in seconds; empty (with errno) if that fails.

@@ -1,12 +1,21 @@
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "runtime/core/abort_flag.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/descriptor.h"
 #include "runtime/core/futex.h"
+#include "runtime/core/readiness.h"
 #include "runtime/core/spin_limit.h"
+#include "runtime/core/stop_event.h"
 
 namespace lockstep {
 namespace {
@@ -55,6 +64,55 @@ TEST(SpinLimit, OfAVeryShortSpinIsNotChanged) {
     limit.note_sleep(5ms);
     EXPECT_EQ(limit.pauses(), pauses_in(first));
   }
+}
+
+class ReadinessTest : public ::testing::Test {
+ protected:
+  ReadinessTest() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    out_ = Descriptor(ends[0]);
+    in_ = Descriptor(ends[1]);
+  }
+
+  Descriptor out_, in_;
+};
+
+TEST_F(ReadinessTest, IsThatOfTheDescriptorAtOnce) {
+  EXPECT_FALSE(becomes_ready(out_.get(), POLLIN, Duration::zero()));
+  EXPECT_TRUE(becomes_ready(in_.get(), POLLOUT, Duration::max()));
+  ASSERT_EQ(::write(in_.get(), "a", 1), 1);
+  EXPECT_TRUE(becomes_ready(out_.get(), POLLIN, Duration::zero()));
+  EXPECT_TRUE(becomes_ready(out_.get(), POLLIN, -1s));
+}
+
+TEST_F(ReadinessTest, IsAlsoAnErrorAndTheOtherEndsEnd) {
+  in_.close();
+  EXPECT_TRUE(becomes_ready(out_.get(), POLLIN, Duration::max()));
+  EXPECT_TRUE(becomes_ready(1 << 20, POLLIN, Duration::max()));  // is no descriptor
+  EXPECT_FALSE(becomes_ready(-1, POLLIN, 1ms));
+}
+
+TEST_F(ReadinessTest, IsWaitedForThroughSignalsToTheEndOfTheLimit) {
+  struct sigaction ignore {
+  }, before{};
+  ignore.sa_handler = [](int) {};
+  ASSERT_EQ(::sigaction(SIGUSR1, &ignore, &before), 0);
+  std::atomic<bool> is_over = false;
+  std::thread signals([&is_over, waiter = ::pthread_self()] {
+    const StopEvent never;
+    while (!is_over) {
+      ::pthread_kill(waiter, SIGUSR1);
+      never.wait_for(1ms);
+    }
+  });
+  const SteadyClock clock;
+  const TimePoint begin = clock.now();
+  EXPECT_FALSE(becomes_ready(out_.get(), POLLIN, 50ms));
+  EXPECT_GE(clock.now() - begin, 50ms);
+  is_over = true;
+  signals.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(Futex, SleepsOnlyWhileTheWordIsAsSeen) {
