@@ -20,6 +20,8 @@
 #include <set>
 #include <sstream>
 
+#include "runtime/core/readiness.h"
+
 namespace lockstep::transport {
 namespace {
 
@@ -130,15 +132,12 @@ Result<NumericAddress> numeric_address(const std::string& text, uint16_t port) {
 
 /// Waits for a socket that is connecting.
 Result<void> wait_connected(int socket, Duration limit) {
-  pollfd waiting{.fd = socket, .events = POLLOUT, .revents = 0};
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(limit).count();
-  const int ready = poll(&waiting, 1, static_cast<int>(std::clamp<int64_t>(milliseconds, 1, 1 << 30)));
-  if (ready == 0) {
+  if (!becomes_ready(socket, POLLOUT, limit)) {
     return Error{ErrorKind::kDeadlineExceeded, fmt::format("no answer within {:.3g} s", to_seconds(limit))};
   }
-  int code = errno;
+  int code = 0;
   socklen_t size = sizeof(code);
-  if (ready > 0) getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
+  getsockopt(socket, SOL_SOCKET, SO_ERROR, &code, &size);
   if (code == 0) return ok();
   return Error{code == ETIMEDOUT ? ErrorKind::kDeadlineExceeded : ErrorKind::kUnavailable, error_text(code)};
 }
@@ -267,6 +266,19 @@ Result<Descriptor> connect_within(const std::string& address, uint16_t port, Dur
     LOCKSTEP_TRY_VOID(wait_connected(socket.get(), limit));
   }
   return socket;
+}
+
+void end_when_unreachable(int connection, Duration limit) {
+  const auto set = [&](int level, int name, int64_t value) {
+    const int number = static_cast<int>(value);
+    setsockopt(connection, level, name, &number, sizeof number);  // fails harmlessly on other sockets
+  };
+  const int64_t third = std::chrono::duration_cast<std::chrono::seconds>(limit).count() / 3;
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, third);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, third);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 2);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, std::chrono::duration_cast<std::chrono::milliseconds>(limit).count());
 }
 
 Result<Listening> listen_on_free_port(const std::string& address) {

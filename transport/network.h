@@ -74,6 +74,10 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
 /// @blocking
 Result<Descriptor> connect_within(const std::string& address, uint16_t port, Duration limit);
 
+/// Ends a TCP connection whose other host answers nothing for `limit` (without power, or cut off), though nobody sends:
+/// its reads and writes then fail with `ETIMEDOUT`. At least 3 s.
+void end_when_unreachable(int connection, Duration limit);
+
 /// A socket that listens, without blocking.
 struct Listening {
   Descriptor socket;

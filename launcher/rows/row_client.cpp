@@ -6,8 +6,6 @@
 namespace lockstep::launcher {
 namespace {
 
-constexpr auto kSilence = std::chrono::seconds(30);  // a process that shares rows out says a word each second
-
 Error no_answer() {
   return {ErrorKind::kPeerLost,
           "[launcher] rows of a job: found no answer of the process that shares them out, expected one within a "

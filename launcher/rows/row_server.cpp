@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/network.h"
+
 namespace lockstep::launcher {
 namespace {
 
@@ -17,12 +19,13 @@ constexpr auto kWait = std::chrono::seconds(1);  // between two words to a group
 
 }  // namespace
 
-RowServer::RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address)
-    : rows_(rows), setup_(setup), most_(most), address_(std::move(address)) {}
+RowServer::RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address, Duration silence)
+    : rows_(rows), setup_(setup), most_(most), silence_(silence), address_(std::move(address)) {}
 
 Result<std::unique_ptr<RowServer>> RowServer::open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address,
-                                                   std::function<void(const std::string&)> on_refused) {
-  std::unique_ptr<RowServer> server(new RowServer(rows, setup, most, std::move(address)));
+                                                   std::function<void(const std::string&)> on_refused,
+                                                   Duration silence) {
+  std::unique_ptr<RowServer> server(new RowServer(rows, setup, most, std::move(address), silence));
   LOCKSTEP_TRY(Descriptor listening, listen_for_groups(server->address_));
   if (server->address_.socket.empty()) {
     server->groups_.emplace(std::move(listening),
@@ -63,7 +66,10 @@ void RowServer::accept_all() {
     if (files.front().revents != 0) return;
     if (!groups_) accept_local();
     if (!groups_) continue;
-    for (transport::ProvenConnection& one : groups_->take(clock.now())) begin(std::move(one.socket));
+    for (transport::ProvenConnection& one : groups_->take(clock.now())) {
+      transport::end_when_unreachable(one.socket.get(), silence_);
+      begin(std::move(one.socket));
+    }
   }
 }
 

@@ -23,9 +23,11 @@ class RowServer {
  public:
   /// Listens at `address`; groups may connect at once. Each works on fewer than `most` rows. `rows` is borrowed. Fails
   /// as `listen_for_groups`.
-  /// `on_refused` gets lines for a log about connections of TCP without the secret, on another thread.
+  /// `on_refused` gets lines for a log about connections of TCP without the secret, on another thread. A group over TCP
+  /// whose host does not answer for `silence` is lost.
   static Result<std::unique_ptr<RowServer>> open(SharedRows& rows, RowSetup setup, size_t most, RowAddress address,
-                                                 std::function<void(const std::string&)> on_refused = {});
+                                                 std::function<void(const std::string&)> on_refused = {},
+                                                 Duration silence = kSilence);
   /// Ends all connections.
   ~RowServer();
   RowServer(const RowServer&) = delete;
@@ -39,7 +41,7 @@ class RowServer {
   const RowAddress& address() const { return address_; }
 
  private:
-  RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address);
+  RowServer(SharedRows& rows, RowSetup setup, size_t most, RowAddress address, Duration silence);
 
   void accept_all();
   void accept_local();
@@ -51,6 +53,7 @@ class RowServer {
   SharedRows& rows_;
   const RowSetup setup_;
   const size_t most_;
+  const Duration silence_;
   RowAddress address_;
   Descriptor listener_;                            // of a Unix socket
   std::optional<transport::RankListener> groups_;  // of TCP

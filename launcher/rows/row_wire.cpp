@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "runtime/core/readiness.h"
 #include "transport/handshake.h"
 #include "transport/network.h"
 
@@ -28,13 +29,9 @@ struct Head {
 bool send_all(int socket, const void* data, size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t sent = ::send(socket, at, bytes, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {  // of TCP, which does not block
-      pollfd room{.fd = socket, .events = POLLOUT, .revents = 0};
-      ::poll(&room, 1, -1);
-      continue;
-    }
+    if (!becomes_ready(socket, POLLOUT, kSilence)) return false;
+    const ssize_t sent = ::send(socket, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && is_temporary(errno)) continue;
     if (sent <= 0) return false;
     at += sent;
     bytes -= static_cast<size_t>(sent);
@@ -45,14 +42,9 @@ bool send_all(int socket, const void* data, size_t bytes) {
 bool receive_all(int socket, void* data, size_t bytes, std::optional<Duration> limit) {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
-    pollfd ready{.fd = socket, .events = POLLIN, .revents = 0};
-    const int milliseconds =
-        limit ? static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(*limit).count()) : -1;
-    const int found = ::poll(&ready, 1, milliseconds);
-    if (found < 0 && errno == EINTR) continue;
-    if (found <= 0) return false;
-    const ssize_t got = ::recv(socket, at, bytes, 0);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
+    if (!becomes_ready(socket, POLLIN, limit.value_or(Duration::max()))) return false;
+    const ssize_t got = ::recv(socket, at, bytes, MSG_DONTWAIT);
+    if (got < 0 && is_temporary(errno)) continue;
     if (got <= 0) return false;
     at += got;
     bytes -= static_cast<size_t>(got);

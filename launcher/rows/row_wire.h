@@ -51,7 +51,9 @@ struct RowFrame {
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(words)); }
 };
 
-/// False when the other end is gone. @blocking
+constexpr Duration kSilence = std::chrono::seconds(30);  // an end that takes and answers nothing for as long is gone
+
+/// False when the other end is gone, or takes nothing for `kSilence`. @blocking
 bool send_frame(const Descriptor& socket, RowMessage kind, std::span<const uint64_t> words = {});
 /// None when the other end is gone, has said nothing for `limit` (none: waits), or says what is no frame. @blocking
 std::optional<RowFrame> receive_frame(const Descriptor& socket, std::optional<Duration> limit = {});

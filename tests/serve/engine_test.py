@@ -463,6 +463,12 @@ class EngineOverRpc(WithAnswers):
             host, port = served.address.split(":")
             flood = [socket.create_connection((host, int(port)), timeout=DEADLINE) for _ in range(100)]
             client, entry = await served.connect(b"open sesame")
+            # A client whose host is without power says nothing: the system has to ask.
+            sockets = subprocess.run(["ss", "-tnoH", "state", "established", f"( sport = :{port} )"], capture_output=True,
+                                     text=True, check=True, timeout=DEADLINE).stdout.splitlines()
+            self.assertGreaterEqual(len(sockets), 2)
+            for one in sockets:
+                self.assertIn("timer:(", one)
             for entered in (entry.engine, engine):  # a client that comes now, and one that was there
                 self.assertEqual((await (await ask(entered, PROMPTS[1])).answers())[0][0], self.expected[1])
             self.assertIn("found too many clients that have not entered", served.said())

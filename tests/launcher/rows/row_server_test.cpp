@@ -3,8 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <map>
@@ -33,6 +38,18 @@ class Results final : public RowResults {
 
 journal::RowResult answer(uint64_t row, std::vector<int32_t> tokens = {7}) {
   return {.row = row, .answers = {{.tokens = std::move(tokens), .text = "seven", .finish_reason = "eos"}}, .error = {}};
+}
+
+/// Gives this process a network that nothing but it is on. False where the system does not allow it.
+bool enter_own_network() { return ::unshare(CLONE_NEWNET | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0; }
+
+/// Connects loopback, or cuts it off: what is sent then gets lost, and no connection ends.
+bool set_loopback(bool is_up) {
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM, 0));
+  ifreq loopback{};
+  std::strcpy(loopback.ifr_name, "lo");
+  if (is_up) loopback.ifr_flags = IFF_UP | IFF_RUNNING;
+  return ::ioctl(socket.get(), SIOCSIFFLAGS, &loopback) == 0;
 }
 
 class RowServerTest : public ::testing::Test {
@@ -157,6 +174,34 @@ TEST_F(RowServerTest, AStrangerGetsNothing) {
   server.value().reset();
   ASSERT_FALSE(refused.empty());
   EXPECT_THAT(refused.front(), ::testing::HasSubstr("found the hello of another run"));
+}
+
+constexpr int kNoNetwork = 77;
+
+/// In a process with its own network; the exit code says how it went.
+[[noreturn]] void lose_a_group_whose_host_is_cut_off() {
+  if (!enter_own_network() || !set_loopback(true)) ::_exit(kNoNetwork);
+  Results results;
+  SharedRows shared(
+      results, 1, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
+  const auto server = RowServer::open(shared, {.rows = 1}, 100, {.host = "127.0.0.1", .secret = "of the job"},
+                                      /*on_refused=*/{}, /*silence=*/std::chrono::seconds(3));
+  const auto group = RowClient::connect(server.value()->address(), 1);
+  const bool has_row = group.value()->next() == Row(0);
+  const bool is_cut_off = set_loopback(false);
+  const Row again = shared.next(/*group=*/0, 100, std::chrono::seconds(30));
+  ::_exit(has_row && is_cut_off && again == Row(0) ? 0 : 1);
+}
+
+TEST(RowServerDeathTest, GivesTheRowsOfAGroupWhoseHostIsCutOffToAnother) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  static bool has_network = true;
+  const auto is_right = [](int status) {
+    has_network = !WIFEXITED(status) || WEXITSTATUS(status) != kNoNetwork;
+    return !has_network || ::testing::ExitedWithCode(0)(status);
+  };
+  EXPECT_EXIT(lose_a_group_whose_host_is_cut_off(), is_right, "");
+  if (!has_network) GTEST_SKIP() << "this machine does not allow a network of the test's own";
 }
 
 }  // namespace
