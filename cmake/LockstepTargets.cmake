@@ -12,7 +12,8 @@ if(LOCKSTEP_WARNINGS_AS_ERRORS)
   target_compile_options(lockstep_flags INTERFACE -Werror)
 endif()
 if(LOCKSTEP_SANITIZE)
-  target_compile_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(lockstep_flags INTERFACE
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_UNWATCHED>>>:-fsanitize=${LOCKSTEP_SANITIZE}> -fno-omit-frame-pointer)
   # Without PIE, whose relocations would be a third of the programs: hundreds of megabytes each.
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE}
     $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
@@ -68,6 +69,12 @@ endfunction()
 # lockstep_unity_group(name source…)
 function(lockstep_unity_group name)
   set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
+endfunction()
+
+# lockstep_leave_unwatched(target)
+# Its sources are compiled without the preset's sanitizers.
+function(lockstep_leave_unwatched target)
+  set_target_properties(${target} PROPERTIES LOCKSTEP_UNWATCHED ON DISABLE_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # lockstep_source_options(source option…)
