@@ -10,16 +10,18 @@
 namespace lockstep::process {
 namespace {
 
-/// The contents of /proc/PID/stat: "PID (NAME) STATE PARENT GROUP SESSION …". None: it has ended.
+/// The contents of /proc/PID/stat: "PID (NAME) STATE PARENT GROUP SESSION …"; proc(5). None: it has ended.
 std::optional<ListedProcess> parse(pid_t pid, const std::string& stat) {
   const size_t after_name = stat.rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
   ListedProcess found{.pid = pid};
-  char state = 'Z';
-  int group = 0;
+  char state = 'Z';  // of its first thread, which may end before others
+  long threads = 0;
   const char* const rest = stat.c_str() + after_name + 1;
-  if (std::sscanf(rest, " %c %d %d %d", &state, &found.parent, &group, &found.session) != 4) return std::nullopt;
-  return state == 'Z' || state == 'X' ? std::nullopt : std::optional(found);
+  const int fields = std::sscanf(rest, " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state,
+                                 &found.parent, &found.session, &threads);
+  const bool has_ended = (state == 'Z' || state == 'X') && threads < 2;
+  return fields != 4 || has_ended ? std::nullopt : std::optional(found);
 }
 
 }  // namespace

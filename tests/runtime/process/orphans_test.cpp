@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/process/child_process.h"
@@ -55,6 +59,25 @@ TEST(Orphans, AreNotTheChildrenOfTheProgramItself) {
   EXPECT_EQ(children(), std::vector<pid_t>{own->pid()});
   own->send(SIGTERM);
   EXPECT_EQ(own->wait({}, nullptr).signal, SIGTERM);  // end_orphans has not reaped it
+}
+
+/// A child whose first thread has ended, while another one lives.
+pid_t leave_thread() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::thread([] { ::pause(); }).detach();
+    ::syscall(SYS_exit, 0);  // of this thread alone
+  }
+  const std::filesystem::path stat = "/proc/" + std::to_string(child) + "/stat";
+  for (std::string text; text.find(") Z ") == std::string::npos;) std::getline(std::ifstream(stat), text);
+  return child;
+}
+
+TEST(Orphans, LiveUntilTheirLastThreadHasEnded) {
+  const pid_t child = leave_thread();
+  EXPECT_EQ(children(), std::vector<pid_t>{child});
+  EXPECT_TRUE(end_orphans(0s, 60s));
+  EXPECT_NE(::kill(child, SIGKILL), 0);  // not even a zombie
 }
 
 TEST(Orphans, ThereAreNoneWithoutChildren) { EXPECT_TRUE(end_orphans(0s, 0s)); }
