@@ -10,8 +10,8 @@ import unittest
 
 import test_folder
 import tiny_model
+from waiting import DEADLINE
 
-DEADLINE = 120.0  # seconds for one run; only a hang gets there
 SKIPPED = 77
 CROWDED = ("--oversubscribe",) if len(os.sched_getaffinity(0)) < 2 else ()  # words of mpirun for two ranks
 PROMPTS = [[5, 9, 23, 77, 3], [11, 4]]

@@ -1,7 +1,9 @@
 """Waiting for what other processes do."""
+import os
 import time
 
-DEADLINE = 120  # seconds of any wait; only a hang gets there
+SLOWDOWN = 10 if {"ASAN_OPTIONS", "TSAN_OPTIONS"} & os.environ.keys() else 1  # of a program with a sanitizer
+DEADLINE = 120 * SLOWDOWN  # seconds of any wait; only a hang gets there
 
 
 def until(condition):
