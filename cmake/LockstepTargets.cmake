@@ -71,10 +71,12 @@ function(lockstep_unity_group name)
   set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${name})
 endfunction()
 
-# lockstep_leave_unwatched(target)
-# Its sources are compiled without the preset's sanitizers.
-function(lockstep_leave_unwatched target)
-  set_target_properties(${target} PROPERTIES LOCKSTEP_UNWATCHED ON DISABLE_PRECOMPILE_HEADERS ON)
+# lockstep_leave_threads_unwatched(target…)
+# ThreadSanitizer's preset compiles their sources without it.
+function(lockstep_leave_threads_unwatched)
+  if(LOCKSTEP_SANITIZE MATCHES thread)
+    set_target_properties(${ARGN} PROPERTIES LOCKSTEP_UNWATCHED ON DISABLE_PRECOMPILE_HEADERS ON)
+  endif()
 endfunction()
 
 # lockstep_source_options(source option…)

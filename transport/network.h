@@ -74,8 +74,9 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
 /// @blocking
 Result<Descriptor> connect_within(const std::string& address, uint16_t port, Duration limit);
 
-/// Ends a TCP connection whose other host answers nothing for `limit` (without power, or cut off), though nobody sends:
-/// its reads and writes then fail with `ETIMEDOUT`. At least 3 s.
+/// From now on the system asks the other host of a TCP connection for signs of life while neither end sends. When the
+/// host answers nothing for `limit` (3 s at least), because it has no power or is cut off, reads and writes fail with
+/// `ETIMEDOUT`.
 void end_when_unreachable(int connection, Duration limit);
 
 /// A socket that listens, without blocking.

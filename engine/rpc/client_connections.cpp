@@ -11,7 +11,7 @@ namespace lockstep::rpc {
 namespace {
 
 constexpr auto kWithoutFiles = 100 * kj::MILLISECONDS;
-constexpr auto kUnreachable = std::chrono::seconds(30);  // its host: then a client is gone
+constexpr auto kHostSilence = std::chrono::seconds(30);  // then the clients of a host are gone
 
 /// One connection while it is open.
 struct OpenConnection {
@@ -54,7 +54,7 @@ void ClientConnections::begin(kj::Own<kj::AsyncIoStream> stream) {
   if (std::ranges::count_if(clients_, has_to_enter) >= options_.most_entering) {
     refuse(std::ranges::find_if(clients_, has_to_enter)->first, "too many clients that have not entered");
   }
-  KJ_IF_MAYBE (socket, stream->getFd()) transport::end_when_unreachable(*socket, kUnreachable);
+  KJ_IF_MAYBE (socket, stream->getFd()) transport::end_when_unreachable(*socket, kHostSilence);
   const uint64_t number = ++accepted_;
   auto closed = kj::newPromiseAndFulfiller<void>();
   clients_[number].close = kj::mv(closed.fulfiller);

@@ -1,5 +1,5 @@
 // The connections of an engine's clients. Those that have not entered are few and have a deadline, so that strangers
-// cannot take the files of the process; those whose host is gone end after half a minute.
+// cannot take the files of the process. Those whose host is gone end after half a minute.
 #pragma once
 
 #include <capnp/rpc-twoparty.h>

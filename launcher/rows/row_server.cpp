@@ -64,8 +64,10 @@ void RowServer::accept_all() {
     }
     if (::poll(files.data(), files.size(), milliseconds) < 0) continue;
     if (files.front().revents != 0) return;
-    if (!groups_) accept_local();
-    if (!groups_) continue;
+    if (!groups_) {
+      accept_local();
+      continue;
+    }
     for (transport::ProvenConnection& one : groups_->take(clock.now())) {
       transport::end_when_unreachable(one.socket.get(), silence_);
       begin(std::move(one.socket));

@@ -9,6 +9,7 @@
 #include <array>
 #include <sstream>
 
+#include "runtime/core/clock.h"
 #include "runtime/core/readiness.h"
 
 namespace lockstep::cache {

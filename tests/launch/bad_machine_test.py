@@ -12,6 +12,7 @@ import sys
 import unittest
 
 import launches
+import waiting
 
 WITHOUT_SHARED_MEMORY = "mount -t tmpfs -o ro tmpfs /dev/shm"
 SMALL_SHARED_MEMORY = "mount -t tmpfs -o size=64k tmpfs /dev/shm"
@@ -72,7 +73,7 @@ class BadMachine(launches.Launches):
     def test_one_core(self):
         self.expect_tokens(self.run_on("one-core", "taskset -pc 0 $$ > /dev/null"), "one-core", 2)
 
-    @unittest.skipIf({"ASAN_OPTIONS", "TSAN_OPTIONS"} & os.environ.keys(), "the sanitizer reads /proc")
+    @unittest.skipIf(waiting.HAS_SANITIZER, "the sanitizer reads /proc")
     def test_no_proc(self):
         self.expect_tokens(self.run_on("no-proc-1", "mount -t tmpfs tmpfs /proc", ranks=1), "no-proc-1", 1)
         done = self.run_on("no-proc", "mount -t tmpfs tmpfs /proc")

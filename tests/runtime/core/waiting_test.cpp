@@ -15,7 +15,6 @@
 #include "runtime/core/futex.h"
 #include "runtime/core/readiness.h"
 #include "runtime/core/spin_limit.h"
-#include "runtime/core/stop_event.h"
 
 namespace lockstep {
 namespace {
@@ -94,16 +93,15 @@ TEST_F(ReadinessTest, IsAlsoAnErrorAndTheOtherEndsEnd) {
 }
 
 TEST_F(ReadinessTest, IsWaitedForThroughSignalsToTheEndOfTheLimit) {
-  struct sigaction ignore {
-  }, before{};
+  using Action = struct sigaction;
+  Action ignore{}, before{};
   ignore.sa_handler = [](int) {};
   ASSERT_EQ(::sigaction(SIGUSR1, &ignore, &before), 0);
   std::atomic<bool> is_over = false;
   std::thread signals([&is_over, waiter = ::pthread_self()] {
-    const StopEvent never;
     while (!is_over) {
       ::pthread_kill(waiter, SIGUSR1);
-      never.wait_for(1ms);
+      std::this_thread::yield();
     }
   });
   const SteadyClock clock;

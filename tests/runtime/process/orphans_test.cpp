@@ -69,7 +69,11 @@ pid_t leave_thread() {
     ::syscall(SYS_exit, 0);  // of this thread alone
   }
   const std::filesystem::path stat = "/proc/" + std::to_string(child) + "/stat";
-  for (std::string text; text.find(") Z ") == std::string::npos;) std::getline(std::ifstream(stat), text);
+  const SteadyClock clock;
+  const Deadline patience(clock, 60s);
+  for (std::string text; text.find(") Z ") == std::string::npos && !patience.has_passed();) {
+    std::getline(std::ifstream(stat), text);
+  }
   return child;
 }
 
