@@ -21,8 +21,7 @@ struct Floats {
 
 /// sums[row] += Σ over steps, in order, of x[row][step] · w[step]; `columns` of each. The rows of w and the sums have
 /// room for whole strips.
-void multiply_add(const Kernels& kernels, Floats x, int64_t rows, int64_t steps, Floats w, int64_t columns,
-                  Floats sums) {
+void add_strips(const Kernels& kernels, Floats x, int64_t rows, int64_t steps, Floats w, int64_t columns, Floats sums) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(float));
   if (steps == 0) return;
   for (int64_t column = 0; column < columns; column += kPanel) {
@@ -41,6 +40,17 @@ void multiply_add(const Kernels& kernels, Floats x, int64_t rows, int64_t steps,
       kernels.product_f32(product);
     }
   }
+}
+
+/// The same, where the rows of w may have less room. The last strip would then reach into memory that another worker
+/// writes: it is taken from `tail`, [steps, kStrip], where its columns are copied.
+void multiply_add(const Kernels& kernels, Floats x, int64_t rows, int64_t steps, Floats w, int64_t columns, Floats sums,
+                  Floats tail) {
+  const int64_t whole = to_strips(columns) <= w.stride ? columns : columns - columns % kStrip;
+  add_strips(kernels, x, rows, steps, w, whole, sums);
+  if (whole == columns) return;
+  for (int64_t step = 0; step < steps; ++step) std::copy_n(w.row(step) + whole, columns - whole, tail.row(step));
+  add_strips(kernels, x, rows, steps, tail, columns - whole, {sums.data + whole, sums.stride});
 }
 
 ConstRow const_floats(const float* row) { return {reinterpret_cast<const std::byte*>(row), DType::kFloat32}; }
@@ -125,6 +135,7 @@ struct DeltaRuleTask::Scratch {
   Floats dots;    // [2 · block, block]: with the block's keys
   Floats shares;  // [max(2 · block, key_dim), block]: dots or keys, decayed
   Floats values;  // [2 · block, value_dim]: sums of changes (even) and outputs (odd); or rows of a border
+  Floats tail;    // [max(block, key_dim), kStrip]: of multiply_add
   float* row;     // [the largest of the three], packed elements in float32
 
   static int64_t carve(const DeltaRuleTask& task, float* memory, Scratch* scratch) {
@@ -140,6 +151,7 @@ struct DeltaRuleTask::Scratch {
     carved.dots = take(pairs, task.block);
     carved.shares = take(deep, task.block);
     carved.values = take(deep, task.value_dim);
+    carved.tail = take(std::max(task.block, task.key_dim), kStrip);
     carved.row = take(1, std::max({task.key_dim, task.value_dim, task.block})).data;
     if (scratch != nullptr) *scratch = carved;
     return at;
@@ -186,7 +198,7 @@ void DeltaRuleTask::run_block(const Scratch& scratch, const Rows& rows, int64_t 
   normalise_keys(scratch, rows, key_head, keys_now);
   const int64_t seen = rows.begin + rows.count;
   std::fill_n(scratch.dots.data, 2 * rows.count * scratch.dots.stride, 0.0f);
-  multiply_add(*kernels, scratch.rows, 2 * rows.count, key_dim, {keys_now, block}, seen, scratch.dots);
+  multiply_add(*kernels, scratch.rows, 2 * rows.count, key_dim, {keys_now, block}, seen, scratch.dots, scratch.tail);
   for (int64_t head = heads.begin; head < heads.end; ++head) run_head(scratch, rows, head);
 }
 
@@ -228,7 +240,7 @@ void DeltaRuleTask::cross_border(const Scratch& scratch, const Rows& rows, int64
     kernels->scale(const_floats(borders + (before * key_dim + d) * value_dim), floats(sums), value_dim, whole);
   }
   multiply_add(*kernels, scratch.shares, key_dim, block, {changes + before * block * value_dim, value_dim}, value_dim,
-               scratch.values);
+               scratch.values, scratch.tail);
   float* const border = borders + of_half(rows.half) * key_dim * value_dim;
   for (int64_t d = 0; d < key_dim; ++d) std::copy_n(scratch.values.row(d), value_dim, border + d * value_dim);
 }
@@ -242,7 +254,7 @@ void DeltaRuleTask::run_head(const Scratch& scratch, const Rows& rows, int64_t h
   std::fill_n(values.data, 2 * rows.count * values.stride, 0.0f);
   if (rows.has_border) {
     multiply_add(*kernels, scratch.rows, 2 * rows.count, key_dim, {borders + state * key_dim * value_dim, value_dim},
-                 value_dim, values);
+                 value_dim, values, scratch.tail);
   }
   for (int64_t i = 0; i < 2 * rows.count; ++i) {
     const int64_t at = rows.begin + i / 2;
@@ -255,7 +267,7 @@ void DeltaRuleTask::run_head(const Scratch& scratch, const Rows& rows, int64_t h
   // A tile of rows shares the changes before its first row; the rest is row by row.
   const auto add_changes = [&](Floats shares, Floats sums, int64_t row, int64_t rows_of_tile, Range steps) {
     multiply_add(*kernels, {shares.row(row) + steps.begin, shares.stride}, rows_of_tile, steps.size(),
-                 {changed.row(steps.begin), changed.stride}, value_dim, {sums.row(row), sums.stride});
+                 {changed.row(steps.begin), changed.stride}, value_dim, {sums.row(row), sums.stride}, scratch.tail);
   };
   for (int64_t tile = 0; tile < rows.count; tile += kTileRows) {
     const int64_t end = std::min(tile + kTileRows, rows.count), known = rows.begin + tile;
