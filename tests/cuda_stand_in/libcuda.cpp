@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "runtime/cuda/abi.h"
+#include "tests/cuda_stand_in/cubin.h"
 #include "tests/cuda_stand_in/settings.h"
 #include "tests/cuda_stand_in/simt.h"
 #include "tests/cuda_stand_in/stream_work.h"
@@ -410,27 +411,6 @@ int blocks_of_multiprocessor(int threads, size_t shared_bytes) {
   const int by_threads = 2048 / std::max(threads, 1);
   const int by_shared = static_cast<int>(size_t{228 * 1024} / (shared_bytes + 1024));
   return std::min({by_threads, by_shared, 32});
-}
-
-/// Whether an image is of a GPU and has a kernel of this name.
-bool holds_kernel(std::string_view image, std::string_view name) {
-  std::string text;
-  text += '\0';
-  text += name;
-  text += '\0';
-  return image.find(text) != image.npos;
-}
-
-/// The kernels of an image, which stays where it is: searched once.
-const std::vector<const simt::KernelEntry*>& kernels_in(std::string_view image) {
-  static std::mutex mutex;
-  static std::map<const void*, std::vector<const simt::KernelEntry*>> known;
-  const std::lock_guard lock(mutex);
-  const auto [at, is_new] = known.try_emplace(image.data());
-  for (const simt::KernelEntry& entry : simt::kernels()) {
-    if (is_new && holds_kernel(image, entry.name)) at->second.push_back(&entry);
-  }
-  return at->second;
 }
 
 }  // namespace
@@ -1043,23 +1023,12 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   LOCKSTEP_ENTER_ALLOCATING("ModuleLoadData");
-  // e_ident and e_machine of ELF; e_shoff, e_shentsize and e_shnum give the size.
-  const auto* bytes = static_cast<const unsigned char*>(image);
-  uint16_t machine = 0;
-  std::memcpy(&machine, bytes + 18, sizeof machine);
-  constexpr uint16_t kCudaMachine = 190;  // EM_CUDA
-  if (std::memcmp(bytes, "\177ELF", 4) != 0 || machine != kCudaMachine) return CUDA_ERROR_INVALID_IMAGE;
+  if (!is_cubin(image)) return CUDA_ERROR_INVALID_IMAGE;
   if (driver().settings.capability != 90) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  uint64_t sections = 0;
-  uint16_t section_bytes = 0;
-  uint16_t section_count = 0;
-  std::memcpy(&sections, bytes + 40, sizeof sections);
-  std::memcpy(&section_bytes, bytes + 58, sizeof section_bytes);
-  std::memcpy(&section_count, bytes + 60, sizeof section_count);
-  const std::string_view text(static_cast<const char*>(image), sections + uint64_t{section_bytes} * section_count);
   auto loaded = std::make_unique<CUmod_st>();
-  for (const simt::KernelEntry* entry : kernels_in(text)) {
-    loaded->functions[entry->name] = std::make_unique<CUfunc_st>(CUfunc_st{.entry = entry});
+  for (const std::string_view name : kernel_names(image)) {
+    const simt::KernelEntry* entry = simt::find_kernel(name);
+    if (entry != nullptr) loaded->functions[entry->name] = std::make_unique<CUfunc_st>(CUfunc_st{.entry = entry});
   }
   *module = loaded.release();
   ++driver().counts.allocations;

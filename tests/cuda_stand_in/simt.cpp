@@ -297,11 +297,9 @@ void meet(Doing state, const Site& site, Meetings& meetings) {
 
 }  // namespace
 
-std::span<const KernelEntry> kernels() { return table(); }
-
-const KernelEntry* find_kernel(const char* name) {
-  const auto found = std::find_if(table().begin(), table().end(),
-                                  [&](const KernelEntry& entry) { return std::strcmp(entry.name, name) == 0; });
+const KernelEntry* find_kernel(std::string_view name) {
+  const auto found =
+      std::find_if(table().begin(), table().end(), [&](const KernelEntry& entry) { return entry.name == name; });
   return found == table().end() ? nullptr : &*found;
 }
 

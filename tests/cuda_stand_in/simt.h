@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lockstep::simt {
 
@@ -31,10 +32,8 @@ struct KernelEntry {
   void (*body)(const void* parameters) = nullptr;
 };
 
-/// Every kernel of the program or library, in no order.
-std::span<const KernelEntry> kernels();
-/// Null if there is none of this name.
-const KernelEntry* find_kernel(const char* name);
+/// A kernel of the program or library; null if there is none of this name.
+const KernelEntry* find_kernel(std::string_view name);
 /// Adds a kernel before main, by a static object beside it.
 struct Registration {
   explicit Registration(const KernelEntry& entry);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -154,23 +155,24 @@ inline void load_matrices_turned(uint32_t (&words)[4], const void* row, LOCKSTEP
 template <typename ToFloat>
 void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], ToFloat to_float,
                     const simt::Site& site) {
-  struct Fragments {
-    uint32_t a[4];
-    uint32_t b[2];
-  };
-  Fragments own;
-  std::memcpy(own.a, a, sizeof own.a);
-  std::memcpy(own.b, b, sizeof own.b);
-  simt::show(own, site);
+  simt::show(std::array{a[0], a[1], a[2], a[3], b[0], b[1]}, site);
   const int lane = simt::thread_index() % simt::kWarp;
   const auto half = [&](uint32_t pair, int which) { return to_float(static_cast<uint16_t>(pair >> (16 * which))); };
+  const std::byte* const first = simt::shown(0);
+  const auto seen = [&](int from, size_t word) {
+    uint32_t value;
+    std::memcpy(&value, first + static_cast<size_t>(from) * simt::kShown + word * sizeof value, sizeof value);
+    return value;
+  };
   float from_a[2][16], from_b[2][16];  // of the lane's two rows, and of its two columns
   for (int which = 0; which < 2; ++which) {
-    for (int k = 0; k < 16; ++k) {
-      const Fragments rows = simt::seen_from<Fragments>(lane / 4 * 4 + k % 8 / 2);
-      from_a[which][k] = half(rows.a[k / 8 * 2 + which], k % 2);
-      const Fragments columns = simt::seen_from<Fragments>((lane % 4 * 2 + which) * 4 + k % 8 / 2);
-      from_b[which][k] = half(columns.b[k / 8], k % 2);
+    for (int k = 0; k < 16; k += 2) {
+      const uint32_t rows = seen(lane / 4 * 4 + k % 8 / 2, static_cast<size_t>(k / 8 * 2 + which));
+      const uint32_t columns = seen((lane % 4 * 2 + which) * 4 + k % 8 / 2, static_cast<size_t>(4 + k / 8));
+      for (int i = 0; i < 2; ++i) {
+        from_a[which][k + i] = half(rows, i);
+        from_b[which][k + i] = half(columns, i);
+      }
     }
   }
   for (int i = 0; i < 4; ++i) {
