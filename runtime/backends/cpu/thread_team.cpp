@@ -9,6 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
+constexpr Duration kLateStart = std::chrono::microseconds(300);  // of a worker that was woken: others had its core
+constexpr Duration kSleepAtOnce = std::chrono::microseconds(1);
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);  // then it looks again
 
 Result<void> bind(pthread_t thread, int core) {
@@ -25,6 +27,8 @@ Result<void> bind(pthread_t thread, int core) {
 }
 
 }  // namespace
+
+ThreadTeam::ThreadTeam(int threads) : threads_(threads), trial_(clock_) {}
 
 Result<std::unique_ptr<ThreadTeam>> ThreadTeam::start(int threads, const std::vector<int>& cores) {
   LOCKSTEP_CHECK(threads >= 1, threads);
@@ -47,9 +51,12 @@ void ThreadTeam::run(void (*job)(void*, Part), void* context) {
   if (threads_ == 1) return job(context, {0, 1});
   job_ = job;
   context_ = context;
+  trial_.begin(context);
+  sleeps_.store(trial_.sleeps(), std::memory_order_relaxed);
   advance(jobs_);
   job(context, {0, threads_});
   meet();
+  trial_.end(late_starts());
 }
 
 void ThreadTeam::help(int worker) {
@@ -79,21 +86,28 @@ void ThreadTeam::meet_others(std::span<const std::byte> upcoming) {
 /// Sequentially consistent with the sleeper's operations (increment, then check), so one of the two sees the other.
 void ThreadTeam::advance(Count& count) {
   count.value.fetch_add(1, std::memory_order_seq_cst);
-  if (count.sleepers.load(std::memory_order_seq_cst) != 0) wake_all(address_of(count.value), WordScope::kProcess);
+  if (count.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  count.woken.store(clock_.now(), std::memory_order_relaxed);
+  wake_all(address_of(count.value), WordScope::kProcess);
 }
 
 void ThreadTeam::wait_for_change(Count& count, uint32_t old) {
-  for (int left = limit_.pauses(); left > 0; --left) {
+  static const int at_once = pauses_in(kSleepAtOnce);
+  const bool sleeps = sleeps_.load(std::memory_order_relaxed);
+  for (int left = sleeps ? at_once : limit_.pauses(); left > 0; --left) {
     if (count.value.load(std::memory_order_acquire) != old) return;
     pause_core();
   }
-  const auto asleep_since = std::chrono::steady_clock::now();
+  const TimePoint asleep_since = clock_.now();
   count.sleepers.fetch_add(1, std::memory_order_seq_cst);
   while (count.value.load(std::memory_order_seq_cst) == old) {
     sleep_on(address_of(count.value), old, kLongestSleep, WordScope::kProcess);
   }
   count.sleepers.fetch_sub(1, std::memory_order_relaxed);
-  limit_.note_sleep(std::chrono::steady_clock::now() - asleep_since);
+  const TimePoint awake = clock_.now(), woken = count.woken.load(std::memory_order_relaxed);
+  // An earlier time: it was not yet asleep.
+  if (woken >= asleep_since && awake - woken > kLateStart) late_starts_.fetch_add(1, std::memory_order_relaxed);
+  if (!sleeps) limit_.note_sleep(awake - asleep_since);
 }
 
 }  // namespace lockstep::cpu

@@ -1,6 +1,7 @@
 // The workers of one rank. A job is a function that all workers run simultaneously, with barriers inside.
 //
-// A worker that waits for others spins as long as `SpinLimit` has learnt, then sleeps.
+// A worker that waits for others spins as long as `SpinLimit` has learnt, then sleeps; where other threads want the
+// cores, `WaitTrial` finds whether it sleeps at once.
 //
 //   caller (worker 0)   run ──┬── job(0) ── meet ── job(0) … ── meet ──► returns
 //   helper (worker i)   wait ─┴── job(i) ── meet ── job(i) … ── meet ──► wait
@@ -13,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/backends/cpu/wait_trial.h"
+#include "runtime/core/clock.h"
 #include "runtime/core/result.h"
 #include "runtime/core/spin_limit.h"
 #include "runtime/device/part.h"
@@ -34,6 +37,8 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const { return threads_; }
+  /// How often so far a worker started late after it was woken, since others had its core; wraps around.
+  uint32_t late_starts() const { return late_starts_.load(std::memory_order_relaxed); }
 
   /// Calls `job(context, part)` on every worker and returns when all have returned. Does not allocate.
   void run(void (*job)(void* context, Part part), void* context);
@@ -45,17 +50,18 @@ class ThreadTeam {
   }
 
  private:
-  explicit ThreadTeam(int threads) : threads_(threads) {}
+  explicit ThreadTeam(int threads);
   /// A count that workers wait for.
   struct alignas(128) Count {
     std::atomic<uint32_t> value = 0;
     std::atomic<uint32_t> sleepers = 0;
+    std::atomic<TimePoint> woken{TimePoint::min()};  // sleepers, the last time
   };
 
   void help(int worker);
   void meet_others(std::span<const std::byte> upcoming);
   /// Adds 1 and wakes who sleeps on it.
-  static void advance(Count& count);
+  void advance(Count& count);
   /// Waits until `count` is no longer `old`.
   void wait_for_change(Count& count, uint32_t old);
 
@@ -68,6 +74,10 @@ class ThreadTeam {
   alignas(64) std::atomic<int> arrived_ = 0;
   Count meetings_;  // barriers passed
   SpinLimit limit_;
+  SteadyClock clock_;
+  WaitTrial trial_;                   // of worker 0
+  std::atomic<bool> sleeps_ = false;  // as it says
+  std::atomic<uint32_t> late_starts_ = 0;
 };
 
 }  // namespace lockstep::cpu

@@ -1,10 +1,12 @@
 #include "runtime/backends/cpu/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <array>
 #include <atomic>
+#include <thread>
 
 #include "tests/core_time.h"
 
@@ -91,11 +93,19 @@ TEST(ThreadTeam, RunsAJobOncePerWorkerAndReturnsWhenAllAreDone) {
   }
 }
 
+/// Of those that this process may use.
+int first_core() {
+  cpu_set_t own;
+  EXPECT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &own)) ++core;
+  return core;
+}
+
 TEST(ThreadTeam, BindsEachHelperToItsCoreAndLeavesTheCallerAsItIs) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
-  int core = 0;
-  while (!CPU_ISSET(core, &before)) ++core;
+  const int core = first_core();
   const auto team = ThreadTeam::start(3, {core, core, core}).value();
   std::array<cpu_set_t, 3> found{};
   team->run(
@@ -109,6 +119,47 @@ TEST(ThreadTeam, BindsEachHelperToItsCoreAndLeavesTheCallerAsItIs) {
     EXPECT_EQ(CPU_COUNT(&found[worker]), 1);
     EXPECT_TRUE(CPU_ISSET(core, &found[worker]));
   }
+}
+
+/// A thread that keeps one core busy.
+class BusyCore {
+ public:
+  explicit BusyCore(int core)
+      : thread_([this] {
+          while (!ends_) ++work_;
+        }) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    EXPECT_EQ(pthread_setaffinity_np(thread_.native_handle(), sizeof set, &set), 0);
+  }
+  ~BusyCore() {
+    ends_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> ends_ = false;
+  std::atomic<int64_t> work_ = 0;
+  std::thread thread_;
+};
+
+/// Worker 1 waits at each meeting, longer than it spins.
+void wait_at_meetings(void* team, Part part) {
+  for (int i = 0; i < 5; ++i) {
+    if (part.worker == 0) use_core_for(2 * SpinLimit::kLongest);
+    static_cast<ThreadTeam*>(team)->meet();
+  }
+}
+
+TEST(ThreadTeam, SeesThatAnotherThreadHasTheCoreOfAWorkerThatIsWoken) {
+  const int core = first_core();
+  const auto team = ThreadTeam::start(2, {core, core}).value();
+  const BusyCore busy(core);
+  const SteadyClock clock;
+  const Deadline deadline(clock, std::chrono::seconds(60));
+  while (team->late_starts() == 0 && !deadline.has_passed()) team->run(wait_at_meetings, team.get());
+  EXPECT_GT(team->late_starts(), 0u);
 }
 
 TEST(ThreadTeam, RefusesACoreThatTheMachineLacks) {
