@@ -14,7 +14,7 @@ import mpirun
 import run_ranks
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
-from waiting import DEADLINE  # noqa: E402
+from waiting import DEADLINE, HAS_SANITIZER  # noqa: E402
 
 
 def wait_until(condition, seconds=DEADLINE, what="a condition"):
@@ -118,8 +118,9 @@ class Job:
             return text in self.text()
         wait_until(said, seconds, repr(text))
 
-    def wait_for_steps(self, program, seconds=0.3):
-        """Waits until the job is ready and rank 0 has then computed for `seconds`, in the middle of its steps."""
+    def wait_for_steps(self, program):
+        """Waits until the job is ready and rank 0 has then computed for a time, in the middle of its steps."""
+        seconds = 5.0 if HAS_SANITIZER else 0.3  # after the prompt
         self.wait_for_text("ready:")
         pid = self.pids(program)[0]
         begin = cpu_seconds(pid)
