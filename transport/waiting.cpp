@@ -55,7 +55,7 @@ bool Patience::has_expired() {
 }
 
 void Patience::learn() {
-  limit_.note_sleep(options_.clock->now() - *asleep_since_);
+  limit_.learn(options_.clock->now() - *asleep_since_);
   asleep_since_.reset();
 }
 

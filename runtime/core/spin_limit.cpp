@@ -29,7 +29,7 @@ SpinLimit::SpinLimit(Duration first)
       longest_(pauses_in(first < kShortest ? first : std::max(first, kLongest))),
       pauses_(pauses_in(first)) {}
 
-void SpinLimit::note_sleep(Duration asleep) {
+void SpinLimit::learn(Duration asleep) {
   constexpr Duration kSoon = kLongest, kMuchLater = std::chrono::milliseconds(1);
   const int pauses = this->pauses();
   if (asleep < kSoon) pauses_.store(std::min(2 * pauses, longest_), std::memory_order_relaxed);

@@ -38,8 +38,8 @@ class SpinLimit {
 
   /// Pauses before a wait sleeps.
   int pauses() const { return pauses_.load(std::memory_order_relaxed); }
-  /// A wait has ended, `asleep` after it began to sleep.
-  void note_sleep(Duration asleep);
+  /// From a wait that ended `asleep` after it began to sleep.
+  void learn(Duration asleep);
 
  private:
   const int shortest_, longest_;

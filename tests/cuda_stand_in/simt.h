@@ -107,7 +107,7 @@ void commit_copies();
 /// Finishes all groups of copies but the newest `pending`.
 void wait_copies(int pending);
 
-/// Memory in which the lanes of a warp show each other values; two halves, used in turn.
+/// Memory in which the lanes of a warp show each other values, kShown apart; two halves, used in turn.
 constexpr size_t kShown = 64;
 std::byte* shown(int lane);
 void turn_shown();
@@ -125,5 +125,20 @@ T seen_from(int lane) {
   std::memcpy(&value, shown(lane), sizeof value);
   return value;
 }
+
+/// Elements of the arrays that the lanes of a warp show; for many reads, which look up the lanes once.
+template <typename Element>
+class SeenArrays {
+ public:
+  Element from(int lane, int index) const {
+    Element value;
+    std::memcpy(&value, first_ + static_cast<size_t>(lane) * kShown + static_cast<size_t>(index) * sizeof value,
+                sizeof value);
+    return value;
+  }
+
+ private:
+  const std::byte* first_ = shown(0);
+};
 
 }  // namespace lockstep::simt

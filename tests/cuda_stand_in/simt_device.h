@@ -158,17 +158,12 @@ void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2
   simt::show(std::array{a[0], a[1], a[2], a[3], b[0], b[1]}, site);
   const int lane = simt::thread_index() % simt::kWarp;
   const auto half = [&](uint32_t pair, int which) { return to_float(static_cast<uint16_t>(pair >> (16 * which))); };
-  const std::byte* const first = simt::shown(0);
-  const auto seen = [&](int from, size_t word) {
-    uint32_t value;
-    std::memcpy(&value, first + static_cast<size_t>(from) * simt::kShown + word * sizeof value, sizeof value);
-    return value;
-  };
+  const simt::SeenArrays<uint32_t> seen;
   float from_a[2][16], from_b[2][16];  // of the lane's two rows, and of its two columns
   for (int which = 0; which < 2; ++which) {
     for (int k = 0; k < 16; k += 2) {
-      const uint32_t rows = seen(lane / 4 * 4 + k % 8 / 2, static_cast<size_t>(k / 8 * 2 + which));
-      const uint32_t columns = seen((lane % 4 * 2 + which) * 4 + k % 8 / 2, static_cast<size_t>(4 + k / 8));
+      const uint32_t rows = seen.from(lane / 4 * 4 + k % 8 / 2, k / 8 * 2 + which);
+      const uint32_t columns = seen.from((lane % 4 * 2 + which) * 4 + k % 8 / 2, 4 + k / 8);
       for (int i = 0; i < 2; ++i) {
         from_a[which][k + i] = half(rows, i);
         from_b[which][k + i] = half(columns, i);

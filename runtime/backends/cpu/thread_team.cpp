@@ -28,7 +28,7 @@ Result<void> bind(pthread_t thread, int core) {
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int threads) : threads_(threads), trial_(clock_) {}
+ThreadTeam::ThreadTeam(int threads) : threads_(threads), pauses_at_once_(pauses_in(kSleepAtOnce)), trial_(clock_) {}
 
 Result<std::unique_ptr<ThreadTeam>> ThreadTeam::start(int threads, const std::vector<int>& cores) {
   LOCKSTEP_CHECK(threads >= 1, threads);
@@ -52,7 +52,6 @@ void ThreadTeam::run(void (*job)(void*, Part), void* context) {
   job_ = job;
   context_ = context;
   trial_.begin(context);
-  sleeps_.store(trial_.sleeps(), std::memory_order_relaxed);
   advance(jobs_);
   job(context, {0, threads_});
   meet();
@@ -92,9 +91,8 @@ void ThreadTeam::advance(Count& count) {
 }
 
 void ThreadTeam::wait_for_change(Count& count, uint32_t old) {
-  static const int at_once = pauses_in(kSleepAtOnce);
-  const bool sleeps = sleeps_.load(std::memory_order_relaxed);
-  for (int left = sleeps ? at_once : limit_.pauses(); left > 0; --left) {
+  const bool sleeps = trial_.sleeps();
+  for (int left = sleeps ? pauses_at_once_ : limit_.pauses(); left > 0; --left) {
     if (count.value.load(std::memory_order_acquire) != old) return;
     pause_core();
   }
@@ -107,7 +105,7 @@ void ThreadTeam::wait_for_change(Count& count, uint32_t old) {
   const TimePoint awake = clock_.now(), woken = count.woken.load(std::memory_order_relaxed);
   // An earlier time: it was not yet asleep.
   if (woken >= asleep_since && awake - woken > kLateStart) late_starts_.fetch_add(1, std::memory_order_relaxed);
-  if (!sleeps) limit_.note_sleep(awake - asleep_since);
+  if (!sleeps) limit_.learn(awake - asleep_since);
 }
 
 }  // namespace lockstep::cpu

@@ -74,9 +74,9 @@ class ThreadTeam {
   alignas(64) std::atomic<int> arrived_ = 0;
   Count meetings_;  // barriers passed
   SpinLimit limit_;
+  const int pauses_at_once_;  // before a wait that sleeps at once
   SteadyClock clock_;
-  WaitTrial trial_;                   // of worker 0
-  std::atomic<bool> sleeps_ = false;  // as it says
+  WaitTrial trial_;
   std::atomic<uint32_t> late_starts_ = 0;
 };
 

@@ -11,13 +11,15 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "runtime/core/clock.h"
 
 namespace lockstep::cpu {
 
-/// Used by one thread, around the jobs of a team. Times of jobs are compared with those of the same kind alone.
+/// Used around the jobs of a team by one thread; `sleeps` by any. Times of jobs are compared with those of the same
+/// kind alone.
 class WaitTrial {
  public:
   static constexpr int kTogether = 8;  // jobs in which two late starts are no accident
@@ -35,8 +37,8 @@ class WaitTrial {
   /// After it. `late_starts`: of workers, so far; may wrap around.
   void end(uint32_t late_starts);
 
-  /// Whether the waits of the job sleep at once.
-  bool sleeps() const { return sleeps_; }
+  /// Whether waits sleep at once.
+  bool sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
 
  private:
   enum class State { kQuiet, kTrying, kKept };
@@ -45,12 +47,14 @@ class WaitTrial {
   void end_tried(uint32_t late);
   void start(const void* kind);
   void enter(State state, bool sleeps);
+  void let_waits_sleep(bool sleep) { sleeps_.store(sleep, std::memory_order_relaxed); }
 
   const Clock* clock_;
   State state_ = State::kQuiet;
-  bool sleeps_ = false;
-  uint32_t late_starts_ = 0;
-  int jobs_ = kTogether;  // of the state; of kQuiet since the last late start
+  std::atomic<bool> sleeps_ = false;
+  uint32_t seen_late_starts_ = 0;
+  int jobs_ = 0;                // of the state
+  int since_late_ = kTogether;  // jobs of kQuiet since a late start, at most kTogether
 
   // Of a trial.
   const void* kind_ = nullptr;

@@ -49,18 +49,18 @@ TEST(ToSeconds, KeepsFractions) { EXPECT_DOUBLE_EQ(to_seconds(1500ms), 1.5); }
 
 TEST(SpinLimit, StaysBetweenItsBounds) {
   SpinLimit limit;
-  for (int i = 0; i < 9; ++i) limit.note_sleep(10us);
+  for (int i = 0; i < 9; ++i) limit.learn(10us);
   EXPECT_EQ(limit.pauses(), pauses_in(SpinLimit::kLongest));
-  for (int i = 0; i < 9; ++i) limit.note_sleep(5ms);
+  for (int i = 0; i < 9; ++i) limit.learn(5ms);
   EXPECT_EQ(limit.pauses(), pauses_in(SpinLimit::kShortest));
 }
 
 TEST(SpinLimit, OfAVeryShortSpinIsNotChanged) {
   for (const Duration first : {Duration(0), Duration(1us)}) {
     SpinLimit limit(first);
-    limit.note_sleep(10us);
+    limit.learn(10us);
     EXPECT_EQ(limit.pauses(), pauses_in(first));
-    limit.note_sleep(5ms);
+    limit.learn(5ms);
     EXPECT_EQ(limit.pauses(), pauses_in(first));
   }
 }
