@@ -61,8 +61,9 @@ def main():
             rank, moment = drawn.randrange(ranks), drawn.uniform(0.0, length)
             rounds.begin()
             time.sleep(moment)
-            served.until(lambda: rank in served.ranks_below(rounds.process.pid))  # the kill before may still be mended
-            os.kill(served.ranks_below(rounds.process.pid)[rank], signal.SIGKILL)
+            pid = served.started_rank(rounds.process.pid, rank)  # the kill before may still be mended
+            assert pid, rounds.said()
+            os.kill(pid, signal.SIGKILL)
             found = rounds.answers()
             assert found == expected, f"kill {number}: rank {rank} of {ranks} after {moment:.2f} s: {found}, expected " \
                                       f"{expected}\n{rounds.said()}"

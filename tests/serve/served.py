@@ -48,9 +48,17 @@ def ranks_below(pid):
             continue
         try:
             ranks[int(variables_of(child)["LOCKSTEP_RANK"])] = child
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # it has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError, KeyError):
+            pass  # it has ended meanwhile, or has not begun
     return ranks
+
+
+def started_rank(pid, rank, before=None):
+    """Waits for a process of `rank` below `pid`, other than the one `before`, which may not have ended yet: its id."""
+    def found():
+        started = ranks_below(pid).get(rank)
+        return started if started != before else None
+    return until(found)
 
 
 def is_alive(pid):

@@ -2,6 +2,7 @@
 
     shared_requests_test.py PROGRAM MODEL [UNITTEST ARGUMENT…]
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -119,10 +120,15 @@ class Replicas(unittest.TestCase):
     def test_a_replica_that_dies_at_every_start_costs_its_share(self):
         with serve("--replicas", 2, "--tp", 1, "--max-restarts", 1) as server:
             lives = first_ranks(server)[0]
-            while "over" not in health(server)["replicas"]:  # each as soon as it is there, until the server gives it up
+
+            def is_over():  # the other is killed as soon as it is there, until the server gives it up
                 for pid in first_ranks(server):
-                    if pid != lives:
-                        os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        if pid != lives:
+                            os.kill(pid, signal.SIGKILL)
+                return "over" in health(server)["replicas"]
+
+            self.assertTrue(served.until(is_over), server.said()[-3000:])
             self.expect_same(server, begin_all(server), "one replica is left")
             self.assertIn("is over, the others go on", server.said())
             os.kill(lives, signal.SIGKILL)
