@@ -27,41 +27,56 @@ double dot(const Array& x, int64_t t, const Array& w, int64_t n, int64_t begin, 
   return sum;
 }
 
-/// The same with a weight in codes, by groups of each leaf of `leaf` columns: w is quantised to `format`, and x to
-/// 8-bit integers (runtime/core/int8_groups.h) if `node` wants it.
-double dot_coded(const graph::Node& node, const WeightFormat& format, const Array& x, int64_t t, const Array& w,
-                 int64_t n, Range columns, int64_t leaf) {
-  const ColumnGroups groups{.columns = columns.size(), .leaf = leaf, .width = format.group};
-  double sum = 0;
-  for (int64_t g = 0; g < groups.count(); ++g) {
-    const Range group{columns.begin + groups.of(g).begin, columns.begin + groups.of(g).end};
-    std::vector<float> of_x, of_w;
-    for (int64_t k = group.begin; k < group.end; ++k) {
-      of_x.push_back(static_cast<float>(x.at(t, k)));
-      of_w.push_back(static_cast<float>(w.at(n, k)));
+/// Replaces the elements of each group of columns: `round` reads them and writes others.
+template <typename Round>
+void round_groups(Array& a, const ColumnGroups& groups, const Round& round) {
+  std::vector<float> values;
+  for (int64_t row = 0; row < a.rows(); ++row) {
+    for (int64_t g = 0; g < groups.count(); ++g) {
+      const Range columns = groups.of(g);
+      values.clear();
+      for (int64_t k = columns.begin; k < columns.end; ++k) values.push_back(static_cast<float>(a.at(row, k)));
+      round(values, &a.at(row, columns.begin));
     }
-    std::vector<uint8_t> codes(of_w.size());
-    std::vector<int8_t> integers(of_x.size());
-    const GroupScale made = quantise_group(format, of_w.data(), group.size(), codes.data());
-    const bool is_int8 = graph::has_int8_activations(node);
-    const double x_scale = is_int8 ? to_int8(of_x.data(), group.size(), integers.data()) : 1.0;
-    double dot = 0;
-    for (size_t i = 0; i < of_x.size(); ++i) {
-      dot += double{decode(format, codes[i], made.scale, made.offset)} *
-             (is_int8 ? static_cast<double>(integers[i]) : static_cast<double>(of_x[i]));
-    }
-    sum += dot * x_scale;
   }
-  return sum;
 }
 
-/// Of columns [begin, end), as `node` multiplies.
-double product(const graph::Graph& graph, const graph::Node& node, const Array& x, int64_t t, const Array& w, int64_t n,
-               Range columns) {
-  const std::optional<WeightFormat> format = graph::format_of(graph, node, 1);
-  if (!format) return dot(x, t, w, n, columns.begin, columns.end);
-  const int64_t leaf = node.integer_or("block", std::max<int64_t>(columns.size(), 1));
-  return dot_coded(node, *format, x, t, w, n, columns, leaf);
+/// A weight as its codes give it.
+Array through_codes(Array weight, const WeightFormat& format, const ColumnGroups& groups) {
+  std::vector<uint8_t> codes(static_cast<size_t>(format.group));
+  round_groups(weight, groups, [&](const std::vector<float>& values, double* rounded) {
+    const auto count = static_cast<int64_t>(values.size());
+    const GroupScale made = quantise_group(format, values.data(), count, codes.data());
+    for (size_t i = 0; i < values.size(); ++i) rounded[i] = decode(format, codes[i], made.scale, made.offset);
+  });
+  return weight;
+}
+
+/// Rounded to 8-bit integers times a scale (runtime/core/int8_groups.h).
+Array through_int8(Array x, const ColumnGroups& groups) {
+  std::vector<int8_t> integers(static_cast<size_t>(groups.width));
+  round_groups(x, groups, [&](const std::vector<float>& values, double* rounded) {
+    const double scale = to_int8(values.data(), static_cast<int64_t>(values.size()), integers.data());
+    for (size_t i = 0; i < values.size(); ++i) rounded[i] = integers[i] * scale;
+  });
+  return x;
+}
+
+/// What a product multiplies.
+struct Factors {
+  Array x, w;
+};
+
+Factors factors_of(Rank& rank, const graph::Node& node) {
+  Factors f{rank.operand(node, 0), rank.operand(node, 1)};
+  const std::optional<WeightFormat> format = graph::format_of(*rank.graph, node, 1);
+  if (!format) return f;
+  const int64_t columns = f.x.columns();
+  const ColumnGroups groups{
+      .columns = columns, .leaf = integer_or(node, "block", std::max<int64_t>(columns, 1)), .width = format->group};
+  f.w = through_codes(std::move(f.w), *format, groups);
+  if (graph::has_int8_activations(node)) f.x = through_int8(std::move(f.x), groups);
+  return f;
 }
 
 struct Moments {
@@ -83,20 +98,7 @@ void embedding(Rank& rank, const graph::Node& node) {
   if (!format) {
     return look_up(rank.operand(node, 0), rank.operand(node, 1), -node.integer("first_row"), rank.result(node));
   }
-  Array table = rank.operand(node, 1);
-  const ColumnGroups groups = graph::column_groups(*rank.graph, node, 1);
-  std::vector<uint8_t> codes(static_cast<size_t>(format->group));
-  for (int64_t row = 0; row < table.rows(); ++row) {
-    for (int64_t g = 0; g < groups.count(); ++g) {
-      const Range columns = groups.of(g);
-      std::vector<float> values;
-      for (int64_t k = columns.begin; k < columns.end; ++k) values.push_back(static_cast<float>(table.at(row, k)));
-      const GroupScale made = quantise_group(*format, values.data(), columns.size(), codes.data());
-      for (int64_t k = columns.begin; k < columns.end; ++k) {
-        table.at(row, k) = decode(*format, codes[static_cast<size_t>(k - columns.begin)], made.scale, made.offset);
-      }
-    }
-  }
+  const Array table = through_codes(rank.operand(node, 1), *format, graph::column_groups(*rank.graph, node, 1));
   look_up(rank.operand(node, 0), table, -node.integer("first_row"), rank.result(node));
 }
 
@@ -106,20 +108,18 @@ void lookup(Rank& rank, const graph::Node& node) {
 }
 
 void linear(Rank& rank, const graph::Node& node) {
-  const Array& x = rank.operand(node, 0);
-  const Array& w = rank.operand(node, 1);
+  const auto [x, w] = factors_of(rank, node);
   Array& y = rank.result(node);
   for (int64_t t = 0; t < y.dim(0); ++t) {
     for (int64_t n = 0; n < y.dim(1); ++n) {
       const double bias = node.operands.size() > 2 ? rank.operand(node, 2).at(0, n) : 0.0;
-      y.at(t, n) = product(*rank.graph, node, x, t, w, n, {0, x.columns()}) + bias;
+      y.at(t, n) = dot(x, t, w, n, 0, x.columns()) + bias;
     }
   }
 }
 
 void linear_blocks(Rank& rank, const graph::Node& node) {
-  const Array& x = rank.operand(node, 0);
-  const Array& w = rank.operand(node, 1);
+  const auto [x, w] = factors_of(rank, node);
   Array& y = rank.result(node);
   const BlockSplit split{node.integers("blocks")};
   const int64_t first = split.range_of(rank.graph->rank).begin;
@@ -130,7 +130,7 @@ void linear_blocks(Rank& rank, const graph::Node& node) {
     const int64_t end = std::min((roots[r].end - first) * block, x.columns());
     for (int64_t t = 0; t < y.dim(1); ++t) {
       for (int64_t n = 0; n < y.dim(2); ++n) {
-        y.at(static_cast<int64_t>(r) * y.dim(1) + t, n) = product(*rank.graph, node, x, t, w, n, {begin, end});
+        y.at(static_cast<int64_t>(r) * y.dim(1) + t, n) = dot(x, t, w, n, begin, end);
       }
     }
   }

@@ -191,12 +191,13 @@ void expect_same_roundings(const Outcome& actual, const Outcome& expected) {
   }
 }
 
-void expect_conforms(const BackendUnderTest& backend, const Case& c, double tolerance) {
-  const Outcome actual = run_on(backend, c);
-  expect_near(actual, run_on_scalar_model(c), tolerance, "against the scalar model");
+Compared expect_conforms(const BackendUnderTest& backend, const Case& c, double tolerance) {
+  Compared compared{run_on(backend, c), run_on_scalar_model(c)};
+  expect_near(compared.actual, compared.expected, tolerance, "against the scalar model");
   if (compares_with_reference() && backend.name != reference_backend().name) {
-    expect_near(actual, run_on(reference_backend(), c), tolerance, "against the reference backend");
+    expect_near(compared.actual, run_on(reference_backend(), c), tolerance, "against the reference backend");
   }
+  return compared;
 }
 
 }  // namespace lockstep::conformance

@@ -94,7 +94,12 @@ void expect_same(const Outcome& actual, const Outcome& expected, std::string_vie
 /// f32 moves few values over a rounding border, a rounding too many or too few moves many.
 void expect_same_roundings(const Outcome& actual, const Outcome& expected);
 
+/// Of one case.
+struct Compared {
+  Outcome actual;
+  Outcome expected;  // of the scalar model
+};
 /// Holds the backend against the scalar model and against the reference backend.
-void expect_conforms(const BackendUnderTest& backend, const Case& c, double tolerance);
+Compared expect_conforms(const BackendUnderTest& backend, const Case& c, double tolerance);
 
 }  // namespace lockstep::conformance
