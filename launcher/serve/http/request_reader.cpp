@@ -39,11 +39,10 @@ struct RequestReader::Parsing {
     if (extensions.find('"') != string_view::npos) error = http::error::bad_chunk_extension;
   };
 
-  bool has_quote_in_chunk_line() const {
-    std::string_view rest = unread();
-    if (rest.starts_with("\r\n")) rest.remove_prefix(2);  // ends the chunk before
-    const auto end = rest.find("\r\n");
-    return end != std::string_view::npos && rest.substr(0, end).find('"') != std::string_view::npos;
+  static bool has_quote_in_chunk_line(std::string_view window) {
+    if (window.starts_with("\r\n")) window.remove_prefix(2);  // ends the chunk before
+    const auto end = window.find("\r\n");
+    return end != std::string_view::npos && window.substr(0, end).find('"') != std::string_view::npos;
   }
 
   std::string_view unread() const { return std::string_view(buffer).substr(begin); }
@@ -129,7 +128,7 @@ struct RequestReader::Parsing {
       const size_t before = begin;
       if (!parse(window)) return;
       if (begin > before) continue;
-      if (has_quote_in_chunk_line()) return refuse({400, "bad_request", "a quoted chunk extension"});
+      if (has_quote_in_chunk_line(window)) return refuse({400, "bad_request", "a quoted chunk extension"});
       if (window.size() == limits.head_bytes) {
         refuse({431, "header_too_large",
                 "the trailers or a chunk's line are larger than " + std::to_string(limits.head_bytes) + " bytes"});

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lockstep::serve {
 namespace {
 
@@ -55,17 +57,32 @@ TEST(RequestReader, RefusesAHeadAsSoonAsItCanOnlyBeRefused) {
   EXPECT_EQ(reader.refusal().status, 414);
 }
 
+/// Of the bytes in pieces; 0 where it refuses nothing.
+int refusal_of(std::string_view bytes, size_t piece, const HttpLimits& limits) {
+  RequestReader reader{limits};
+  for (size_t at = 0; at < bytes.size(); at += piece) {
+    reader.append(bytes.substr(at, piece));
+    reader.advance();
+  }
+  return reader.advance() == RequestReader::State::kRefused ? reader.refusal().status : 0;
+}
+
 TEST(RequestReader, LimitsTheLineOfAChunkHoweverItArrives) {
   const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-  for (const size_t piece : {1, 7, 10'000}) {
-    RequestReader reader{HttpLimits{.head_bytes = 100}};
-    const std::string bytes = head + "1;" + std::string(200, 'a') + "\r\nb\r\n0\r\n\r\n";
-    for (size_t at = 0; at < bytes.size(); at += piece) {
-      reader.append(std::string_view(bytes).substr(at, piece));
-      reader.advance();
+  for (const std::string size : {"1", "0"}) {
+    for (const size_t length : {80, 95, 96, 97, 98, 99, 100, 101, 102, 200}) {  // of the line with its end
+      for (const size_t quote : {0, 50, 99}) {                                  // its place, 0 for none
+        std::string line = size + ";" + std::string(length - 4, 'a') + "\r\n";
+        if (quote != 0) line[std::min(quote, length - 3)] = '"';
+        const std::string bytes = head + line + (size == "1" ? "b\r\n0\r\n\r\n" : "\r\n");
+        const size_t whole = size == "1" ? length : length + 2;  // a last chunk is read with its trailers
+        const int expected = length <= 100 && quote != 0 ? 400 : whole > 100 ? 431 : 0;
+        for (const size_t piece : {1, 7, 10'000}) {
+          EXPECT_EQ(refusal_of(bytes, piece, {.head_bytes = 100}), expected)
+              << size << " in a line of " << length << " bytes, quote at " << quote << ", pieces of " << piece;
+        }
+      }
     }
-    ASSERT_EQ(reader.advance(), RequestReader::State::kRefused) << "pieces of " << piece;
-    EXPECT_EQ(reader.refusal().status, 431);
   }
 }
 
