@@ -17,17 +17,32 @@ namespace {
 
 constexpr const char* kVersion = "lockstep " LOCKSTEP_VERSION;
 
-/// CLI11 reads a bracketed word as a list and splits it at its commas ("[INST] one, two [/INST]"); a guard character in
-/// front prevents this until `take_guards_off` removes it.
+/// CLI11 reads a bracketed word as a list and splits it at its commas ("[INST] one, two [/INST]"), and an empty one as
+/// the name of a group of options, where it then reads the next word for ever. A guard character in front prevents both
+/// until `take_guards_off` removes it.
 constexpr char kGuard = '\x01';
 
 /// The words of argv without the program's name, in CLI11's order: last first.
 std::vector<std::string> guarded_words(int argc, const char* const* argv) {
   std::vector<std::string> words(std::make_reverse_iterator(argv + argc), std::make_reverse_iterator(argv + 1));
   for (std::string& word : words) {
-    if (word.starts_with('[') && word.ends_with(']')) word.insert(word.begin(), kGuard);
+    const bool is_list = word.starts_with('[') && word.ends_with(']');
+    if (is_list || word.empty() || word.starts_with(kGuard)) word.insert(word.begin(), kGuard);
   }
   return words;
+}
+
+/// A message about guarded words as people wrote them; an empty word is in quotes.
+std::string without_guards(std::string_view message) {
+  std::string text;
+  for (size_t i = 0; i < message.size(); ++i) {
+    if (message[i] != kGuard) {
+      text += message[i];
+    } else if (i + 1 == message.size() || message[i + 1] == ' ') {
+      text += "\"\"";
+    }
+  }
+  return text;
 }
 
 void take_guards_off(CLI::App& app) {
@@ -236,10 +251,11 @@ Result<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
     const std::span words(argv, static_cast<size_t>(argc));
-    return Error{ErrorKind::kInvalidArgument,
-                 fmt::format("[launcher] cannot read the command line: {}; {}see lockstep {}--help", error.what(),
-                             chosen.empty() ? "" : guess_option(*chosen.front(), words.subspan(2)),
-                             chosen.empty() ? "" : chosen.front()->get_name() + " ")};
+    return Error{
+        ErrorKind::kInvalidArgument,
+        fmt::format("[launcher] cannot read the command line: {}; {}see lockstep {}--help",
+                    without_guards(error.what()), chosen.empty() ? "" : guess_option(*chosen.front(), words.subspan(2)),
+                    chosen.empty() ? "" : chosen.front()->get_name() + " ")};
   }
   if (argc > 2) commands.words.assign(argv + 2, argv + argc);
   return chosen_command(app, std::move(commands));

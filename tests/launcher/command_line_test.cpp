@@ -167,6 +167,18 @@ TEST(CommandLine, KeepsTextInBracketsWhole) {
   EXPECT_THAT(command.negative_prompts, ElementsAre("[]"));
 }
 
+TEST(CommandLine, KeepsEmptyTextAndRefusesAnEmptyWordThatNothingTakes) {
+  EXPECT_THAT(generate({"--prompt", "", "--negative-prompt", "\x01n"}).prompts.texts, ElementsAre(""));
+  EXPECT_THAT(generate({"--prompt", "p", "--negative-prompt", "\x01n"}).negative_prompts, ElementsAre("\x01n"));
+  for (const char* command : {"generate", "score", "tokenize", "explain", "bench", "serve"}) {
+    const Result<Command> parsed = parse({command, "--model", "dir", "", "--tp", "2", "[a,b]"});
+    ASSERT_FALSE(parsed.has_value()) << command;
+    EXPECT_THAT(parsed.error().message, Not(HasSubstr("\x01"))) << command;
+  }
+  EXPECT_THAT(parse({"generate", "--model", "dir", "--prompt", "p", "--chat", "", "--tp", "2"}).error().message,
+              HasSubstr("not expected: \"\";"));
+}
+
 TEST(CommandLine, ReadsWhatDraftsWhatIsAvoidedAndWhatIsWritten) {
   const GenerateCommand command =
       generate({"--prompt", "a", "--draft-model", "small", "--negative-prompt", "n", "--negative-prompt", "m", "--stop",
