@@ -110,7 +110,8 @@ class Slurm:
         """The environment for Slurm's commands to reach this cluster."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI"))}
         return {**clean, "SLURM_CONF": str(self.folder / "slurm.conf"), "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+                "SLURM_PMIX_FENCE": "tree"}  # docs/launching.md: a segmentation fault at the start
 
     def run(self, command, timeout=120, environment=None, folder=None):
         """Runs a command of Slurm on the first node: the finished process, stderr in stdout."""
