@@ -11,12 +11,13 @@ import os
 import pathlib
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import time
+
+import waiting
 
 SUBNET = "10.77.0.0/24"  # of the network that all hosts share: interface net0
 KINDS = ("net", "uts", "mnt", "ipc")  # of a host's private namespaces
@@ -82,10 +83,7 @@ class Host:
             deadline = time.monotonic() + 10
             while (left := self.processes()) and time.monotonic() < deadline:
                 for pid in left:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                    waiting.signal_if_there(pid)
                 time.sleep(0.02)
             self.keeper.kill()
         self.keeper.communicate()

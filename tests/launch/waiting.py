@@ -1,5 +1,7 @@
-"""Waiting for what other processes do."""
+"""Waiting for what other processes do, and signals to those that may have ended."""
+import contextlib
 import os
+import signal
 import time
 
 HAS_SANITIZER = not {"ASAN_OPTIONS", "TSAN_OPTIONS"}.isdisjoint(os.environ)  # of the program under test
@@ -14,3 +16,9 @@ def until(condition):
             return value
         time.sleep(0.05)
     return False
+
+
+def signal_if_there(pid, number=signal.SIGKILL):
+    """The process may have ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)

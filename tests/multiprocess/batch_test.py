@@ -65,14 +65,6 @@ def write_jobs(path):
             file.write(json.dumps(job) + "\n")
 
 
-def kill(pid):
-    """The process may have ended by itself meanwhile."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
 class BatchJob(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -168,7 +160,7 @@ class KilledJob(BatchJob):
             victims = rng.choice([[0], [ranks - 1], list(range(ranks))])
             for rank in victims:
                 if rank in running:
-                    kill(running[rank])
+                    jobs.signal_if_there(running[rank])
             if len(victims) > 1 and process.poll() is None:
                 process.kill()
             process.wait(timeout=jobs.DEADLINE)
@@ -231,7 +223,7 @@ class Replicated(BatchJob):
             self.wait_for_growth(process, self.journal_bytes())
             self.assertIsNone(process.poll(), self.text())
             for pid in self.groups().get(replica, [])[:1]:
-                kill(pid)
+                jobs.signal_if_there(pid)
         self.assertEqual(process.wait(timeout=jobs.DEADLINE), 0, self.text())
         self.assertIn("starts replica", self.text())
         self.assertEqual(self.groups(), {})

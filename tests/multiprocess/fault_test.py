@@ -7,7 +7,6 @@
 """
 import argparse
 import array
-import contextlib
 import dataclasses
 import json
 import os
@@ -113,8 +112,7 @@ class Faults(unittest.TestCase):
             seconds = moment_of_exit(job, survivors) - struck
             records = [record for rank in survivors if (record := job.record_of_survivor(rank, 5.0))]
             for pid in job.pids(PROGRAM).values():  # the victim, if it is stopped
-                with contextlib.suppress(ProcessLookupError):  # the launcher was faster
-                    os.kill(pid, signal.SIGKILL)
+                jobs.signal_if_there(pid)  # the launcher may be faster
             job.wait()
             self.assertEqual(job.left_behind(), ([], []))
         return seconds, records
@@ -185,8 +183,7 @@ class Faults(unittest.TestCase):
             struck = time.time()
             for sign in (signal.SIGSTOP, signal.SIGKILL):  # a stopped rank does not leave when the other dies
                 for rank in (0, 2):
-                    with contextlib.suppress(ProcessLookupError):  # the launcher was faster
-                        os.kill(pids[rank], sign)
+                    jobs.signal_if_there(pids[rank], sign)  # the launcher may be faster
             self.assertLess(moment_of_exit(job, [1, 3]) - struck, DEATH * SLACK)
             for rank in (1, 3):
                 if record := job.record_of_survivor(rank, 5.0):

@@ -14,7 +14,7 @@ import mpirun
 import run_ranks
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
-from waiting import DEADLINE, HAS_SANITIZER  # noqa: E402
+from waiting import DEADLINE, HAS_SANITIZER, signal_if_there  # noqa: E402, F401
 
 
 def wait_until(condition, seconds=DEADLINE, what="a condition"):

@@ -133,9 +133,9 @@ class Recovery(unittest.TestCase):
     def is_ready(self, server):
         return served.until(lambda: server.get("/health")[0] == 200)
 
-    def kill(self, server, rank, number=signal.SIGKILL, before=None):
-        """Signals the process of a rank, other than the one `before`, once it is there. Returns its id."""
-        pid = served.started_rank(server.process.pid, rank, before)
+    def kill(self, server, rank, number=signal.SIGKILL, other_than=None):
+        """Signals the process of a rank, other than an old one, once it is there. Returns its id."""
+        pid = served.started_rank(server.process.pid, rank, other_than)
         self.assertTrue(pid, f"no rank {rank}: {server.said()}")
         os.kill(pid, number)
         return pid
@@ -143,9 +143,8 @@ class Recovery(unittest.TestCase):
     def kill_if_there(self, server, rank):
         """Kills a rank at a moment at which it may end by itself, or has not begun."""
         pid = served.ranks_below(server.process.pid).get(rank)
-        with contextlib.suppress(ProcessLookupError):
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
+        if pid is not None:
+            served.signal_if_there(pid)
 
     def expect_same(self, server, streams, expected, what):
         found = transcripts(streams)
@@ -186,12 +185,12 @@ class Recovery(unittest.TestCase):
                     print(f"rank {rank} killed: longest pause of a client {longest:.2f} s")
             with self.subTest("killed before the first token, and again while the ranks start"):
                 streams = begin_all(server)
-                before = served.started_rank(server.process.pid, 0)
+                old = served.started_rank(server.process.pid, 0)
                 self.kill(server, 1)
                 self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "recovering"))
                 self.assertEqual(server.get("/health")[0], 503)
                 self.assertEqual(server.get("/health/live")[0], 200)
-                self.kill(server, 0, before=before)
+                self.kill(server, 0, other_than=old)
                 self.expect_same(server, streams, expected, "killed twice")
 
     def test_no_client_can_tell_that_a_rank_froze_or_died_idle_or_while_it_scored(self):
@@ -242,8 +241,7 @@ class Recovery(unittest.TestCase):
                     old = served.ranks_below(server.process.pid)[1]
                     self.assertEqual(server.post("/admin/degree", {"tp": 3})[0], 202)
                     time.sleep(delay)
-                    with contextlib.suppress(ProcessLookupError):  # its work may be done
-                        os.kill(old, signal.SIGKILL)
+                    served.signal_if_there(old)  # its work may be done
                     self.expect_same(server, streams, expected, f"killed after {delay} s")
                     self.assertTrue(served.until(lambda: status(server)["changing_to_tp"] is None and self.is_ready(server)))
                     self.assertEqual(server.post("/admin/degree", {"tp": 2, "wait": True})[0], 200, server.said())

@@ -12,7 +12,7 @@ import time
 import urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "launch"))
-from waiting import DEADLINE, until  # noqa: E402, F401
+from waiting import DEADLINE, signal_if_there, until  # noqa: E402, F401
 
 
 
@@ -53,11 +53,12 @@ def ranks_below(pid):
     return ranks
 
 
-def started_rank(pid, rank, before=None):
-    """Waits for a process of `rank` below `pid`, other than the one `before`, which may not have ended yet: its id."""
+def started_rank(pid, rank, other_than=None):
+    """Waits for a process of `rank` below `pid`, other than an old one that may not have ended yet. Returns its id, or
+    False where none comes."""
     def found():
         started = ranks_below(pid).get(rank)
-        return started if started != before else None
+        return started if started != other_than else None
     return until(found)
 
 

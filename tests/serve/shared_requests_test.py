@@ -2,7 +2,6 @@
 
     shared_requests_test.py PROGRAM MODEL [UNITTEST ARGUMENT…]
 """
-import contextlib
 import json
 import os
 import pathlib
@@ -123,9 +122,8 @@ class Replicas(unittest.TestCase):
 
             def is_over():  # the other is killed as soon as it is there, until the server gives it up
                 for pid in first_ranks(server):
-                    with contextlib.suppress(ProcessLookupError):
-                        if pid != lives:
-                            os.kill(pid, signal.SIGKILL)
+                    if pid != lives:
+                        served.signal_if_there(pid)
                 return "over" in health(server)["replicas"]
 
             self.assertTrue(served.until(is_over), server.said()[-3000:])

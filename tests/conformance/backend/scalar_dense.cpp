@@ -27,7 +27,7 @@ double dot(const Array& x, int64_t t, const Array& w, int64_t n, int64_t begin, 
   return sum;
 }
 
-/// Replaces the elements of each group of columns: `round` reads them and writes others.
+/// Rounds each row by groups of columns: `round(values, rounded)` reads the elements of a group and writes as many.
 template <typename Round>
 void round_groups(Array& a, const ColumnGroups& groups, const Round& round) {
   std::vector<float> values;
@@ -62,11 +62,12 @@ Array through_int8(Array x, const ColumnGroups& groups) {
   return x;
 }
 
-/// What a product multiplies.
 struct Factors {
   Array x, w;
 };
 
+/// What a product multiplies: rounded where the weight is in codes. Cuts groups without graph::column_groups, which
+/// backends use.
 Factors factors_of(Rank& rank, const graph::Node& node) {
   Factors f{rank.operand(node, 0), rank.operand(node, 1)};
   const std::optional<WeightFormat> format = graph::format_of(*rank.graph, node, 1);

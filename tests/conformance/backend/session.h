@@ -94,10 +94,10 @@ void expect_same(const Outcome& actual, const Outcome& expected, std::string_vie
 /// f32 moves few values over a rounding border, a rounding too many or too few moves many.
 void expect_same_roundings(const Outcome& actual, const Outcome& expected);
 
-/// Of one case.
+/// What a backend and the scalar model make of one case.
 struct Compared {
   Outcome actual;
-  Outcome expected;  // of the scalar model
+  Outcome expected;
 };
 /// Holds the backend against the scalar model and against the reference backend.
 Compared expect_conforms(const BackendUnderTest& backend, const Case& c, double tolerance);
