@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs a suite that takes hours in pieces, and records what was run in docs/long_runs.json.
 
-    long_runs.py suite NAME FOLDER [--times N] [--beside N] [--keep] [-- CTEST ARGUMENT…]
+    long_runs.py suite NAME FOLDER [--times N] [--beside N] [--keep] [--reports FOLDER] [--note TEXT] [-- CTEST ARGUMENT…]
     long_runs.py record NAME --seconds S --summary TEXT
 
 `suite` runs the tests of the build folder FOLDER that ctest selects, each N times. A result is written the moment it is
 there, to FOLDER/long_runs/NAME/results.jsonl: a run that was stopped goes on where it was. Results of other commits
 count only with --keep; a test that failed at one of them runs again in all laps. --beside N keeps N busy loops running
-beside the tests. The exit code is 1 after a failure.
+beside the tests. Nothing is recorded while --reports has files, those of sanitizers. --note is added to the summary: what
+else was there. The exit code is 1 after a failure.
 `record` notes a finished run at the current commit; docs/support.md has a table of them (make_support_matrix.py).
 Needs only Python's standard library, ctest and git.
 """
@@ -124,12 +125,15 @@ def last_of_each(results: list[Result]) -> list[Result]:
 def summary_of(results: list[Result], times: int, beside: int) -> str:
     judged = last_of_each(results)
     counts = {kind: sum(r.outcome == kind for r in judged) for kind in ("passed", "failed", "skipped")}
+    skipped = sorted({r.test for r in judged if r.outcome == "skipped"})
     text = f"{len({r.test for r in judged})} tests"
     if times > 1:
         text += f", {times} times"
     if beside:
         text += f" beside {beside} busy loops"
     text += f": {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    if skipped:
+        text += f" ({', '.join(skipped)})"
     commits = sorted({r.commit for r in judged})
     return text + (f"; at commits {', '.join(commits)}" if len(commits) > 1 else "")
 
@@ -153,9 +157,13 @@ def run_suite(options: argparse.Namespace) -> int:
         print(f"{name}: failed; see {file.parent}/output-*.txt", file=sys.stderr)
     if missing:
         print(f"{missing} results are missing; run it again", file=sys.stderr)
-    summary = summary_of(results, options.times, options.beside)
+    reports = sorted(options.reports.iterdir()) if options.reports and options.reports.exists() else []
+    if reports:
+        print(f"sanitizers reported {len(reports)} processes: see {options.reports}; remove what is mended, and the results "
+              "of its tests", file=sys.stderr)  # fmt: skip
+    summary = summary_of(results, options.times, options.beside) + (f"; {options.note}" if options.note else "")
     print(summary)
-    if failed or missing:
+    if failed or missing or reports:
         return 1
     record(options.name, sum(r.seconds for r in judged), summary, commit)
     return 0
@@ -178,6 +186,8 @@ def main() -> int:
     suite.add_argument("--times", type=int, default=1)
     suite.add_argument("--beside", type=int, default=0)
     suite.add_argument("--keep", action="store_true")
+    suite.add_argument("--reports", type=Path)
+    suite.add_argument("--note")
     noted = commands.add_parser("record")
     noted.add_argument("name")
     noted.add_argument("--seconds", type=float, required=True)

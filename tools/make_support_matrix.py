@@ -132,7 +132,9 @@ def long_run_lines() -> list[str]:
     return [
         "## Runs of hours",
         "",
-        "The last whole run of each stage that only `scripts/check --full` has.",
+        "The last whole run of each stage that only `scripts/check --full` has. `asan` and `tsan` run the ordinary tests, without",
+        "the label *slow*; of the Python package `asan` runs what needs neither torch nor a model, `tsan` nothing: Python",
+        "itself is not built with it.",
         "",
         *table(["stage", "commit", "date", "minutes", "cores", "result"],
                ([f"`{name}`", run["commit"], run["date"], str(run["minutes"]), str(run["cores"]), run["summary"]]

@@ -40,10 +40,10 @@ class LongRuns(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_suite(self, *, times=1, keep=False, beside=0):
+    def run_suite(self, *, times=1, keep=False, beside=0, note=None):
         """(exit code, what was printed)."""
-        options = argparse.Namespace(name="trial", folder=self.folder, times=times, beside=beside, keep=keep,
-                                     words=["-LE", "slow"])
+        options = argparse.Namespace(name="trial", folder=self.folder, times=times, beside=beside, keep=keep, note=note,
+                                     reports=self.folder / "reports", words=["-LE", "slow"])
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             code = long_runs.run_suite(options)
@@ -63,13 +63,26 @@ class LongRuns(unittest.TestCase):
         code, printed = self.run_suite()
         self.assertEqual((code, self.notes()), (1, ["good", "mended", "skips"]))
         self.assertIn("mended: failed", printed)
-        self.assertIn("3 tests: 1 passed, 1 failed, 1 skipped", printed)
+        self.assertIn("3 tests: 1 passed, 1 failed, 1 skipped (skips)", printed)
         self.assertIsNone(self.recorded())
         (self.folder / "mend").touch()
         code, printed = self.run_suite()
         self.assertEqual((code, self.notes()), (0, ["mended"]))
-        self.assertEqual(self.recorded()["summary"], "3 tests: 2 passed, 0 failed, 1 skipped")
+        self.assertEqual(self.recorded()["summary"], "3 tests: 2 passed, 0 failed, 1 skipped (skips)")
         self.assertEqual(self.recorded()["commit"], "aaaa1111")
+
+    def test_records_nothing_while_a_sanitizer_has_reported_a_process(self):
+        (self.folder / "mend").touch()
+        (self.folder / "reports").mkdir()
+        report = self.folder / "reports" / "report.12"
+        report.touch()
+        code, printed = self.run_suite()
+        self.assertEqual((code, self.recorded()), (1, None))
+        self.assertIn("sanitizers reported 1 processes", printed)
+        report.unlink()
+        code, _ = self.run_suite(note="beside a fuzzer")
+        self.assertEqual(code, 0)
+        self.assertEqual(self.recorded()["summary"], "3 tests: 2 passed, 0 failed, 1 skipped (skips); beside a fuzzer")
 
     def test_a_failure_among_several_laps_stays_a_failure(self):
         code, _ = self.run_suite(times=2)
@@ -77,7 +90,7 @@ class LongRuns(unittest.TestCase):
         (self.folder / "mend").touch()
         code, printed = self.run_suite(times=2)
         self.assertEqual((code, self.notes()), (1, []))
-        self.assertIn("3 tests, 2 times: 2 passed, 2 failed, 2 skipped", printed)
+        self.assertIn("3 tests, 2 times: 2 passed, 2 failed, 2 skipped (skips)", printed)
 
     def test_what_failed_at_another_commit_runs_again_in_all_laps(self):
         self.assertEqual(self.run_suite(times=2)[0], 1)
@@ -86,7 +99,7 @@ class LongRuns(unittest.TestCase):
         self.commit = "bbbb2222"
         code, printed = self.run_suite(times=2, keep=True)
         self.assertEqual((code, self.notes()), (0, ["mended", "mended"]))
-        self.assertIn("3 tests, 2 times: 4 passed, 0 failed, 2 skipped; at commits aaaa1111, bbbb2222", printed)
+        self.assertIn("3 tests, 2 times: 4 passed, 0 failed, 2 skipped (skips); at commits aaaa1111, bbbb2222", printed)
         self.assertEqual(self.run_suite(times=2, keep=True)[0], 0)
         self.assertEqual(self.notes(), [])
 
@@ -101,7 +114,7 @@ class LongRuns(unittest.TestCase):
     def test_loops_run_beside_the_tests_and_end(self):
         (self.folder / "mend").touch()
         self.assertEqual(self.run_suite(beside=1)[0], 0)
-        self.assertEqual(self.recorded()["summary"], "3 tests beside 1 busy loops: 2 passed, 0 failed, 1 skipped")
+        self.assertEqual(self.recorded()["summary"], "3 tests beside 1 busy loops: 2 passed, 0 failed, 1 skipped (skips)")
         with long_runs.busy_loops(2) as loops:
             self.assertEqual([loop.poll() for loop in loops], [None, None])
         self.assertNotIn(None, [loop.poll() for loop in loops])
