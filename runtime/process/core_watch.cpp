@@ -53,7 +53,9 @@ CoreLosses CoreWatch::losses() const {
                     .stolen = end.stolen - begin_.stolen};
   for (const auto& [thread, waited] : end.waits) {
     const auto before = begin_.waits.find(thread);
-    losses.waited = std::max(losses.waited, waited - (before == begin_.waits.end() ? Duration{} : before->second));
+    const Duration here = waited - (before == begin_.waits.end() ? Duration{} : before->second);
+    // The system counts a wait at its end, so part of it may have been before the watch.
+    losses.waited = std::max(losses.waited, std::min(here, losses.time));
   }
   return losses;
 }

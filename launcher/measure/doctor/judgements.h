@@ -58,6 +58,10 @@ struct ModelFacts {
 };
 Check judge_model(const group::Placement& placement, std::span<const ModelFacts> facts, std::string_view folder);
 
+/// Judges the machine's limits and what a hypervisor took while they were measured; `report` has `limits`, and those of
+/// every rank.
+Check judge_machine(const DoctorReport& report);
+
 /// The machine for --json.
 std::vector<HostLine> host_lines(const group::Placement& placement, std::span<const RankFacts> facts);
 std::vector<RankLine> rank_lines(const group::Placement& placement);
