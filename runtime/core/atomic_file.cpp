@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace lockstep {
 namespace {
@@ -16,11 +16,14 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-Error cannot_write(const std::filesystem::path& path, std::string_view why) {
-  return {
-      ErrorKind::kInvalidArgument,
-      fmt::format("[launcher] cannot write {}: {}; name a file in a folder that can be written", path.string(), why)};
+Error cannot_write(const std::filesystem::path& path, const std::error_code& why) {
+  const bool is_full = why == std::errc::no_space_on_device || why.value() == EDQUOT;
+  return {ErrorKind::kInvalidArgument, fmt::format("[launcher] cannot write {}: {}; {}", path.string(), why.message(),
+                                                   is_full ? "make room there, or name a file elsewhere"
+                                                           : "name a file in a folder that can be written")};
 }
+
+std::error_code last_error() { return {errno, std::generic_category()}; }
 
 /// Makes the empty file `path`, which only its owner may open, and replaces a file that an ended process has left.
 bool create_for_owner(const std::filesystem::path& path) {
@@ -36,9 +39,9 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path, FileAcc
   AtomicFile file;
   file.path_ = path;
   file.partial_ = path.string() + fmt::format(".partial-{}", ::getpid());
-  if (access == FileAccess::kOwner && !create_for_owner(file.partial_)) return cannot_write(path, std::strerror(errno));
+  if (access == FileAccess::kOwner && !create_for_owner(file.partial_)) return cannot_write(path, last_error());
   file.file_ = std::make_unique<std::ofstream>(file.partial_, std::ios::binary | std::ios::trunc);
-  if (!*file.file_) return cannot_write(path, std::strerror(errno));
+  if (!*file.file_) return cannot_write(path, last_error());
   return file;
 }
 
@@ -50,16 +53,16 @@ AtomicFile::~AtomicFile() {
 
 Result<void> AtomicFile::append(std::string_view text) {
   file_->write(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!*file_) return cannot_write(path_, std::strerror(errno));
+  if (!*file_) return cannot_write(path_, last_error());
   return ok();
 }
 
 Result<void> AtomicFile::commit() {
   file_->close();
-  if (!*file_) return cannot_write(path_, std::strerror(errno));
+  if (!*file_) return cannot_write(path_, last_error());
   std::error_code failed;
   std::filesystem::rename(partial_, path_, failed);
-  if (failed) return cannot_write(path_, failed.message());
+  if (failed) return cannot_write(path_, failed);
   partial_.clear();
   return ok();
 }

@@ -5,18 +5,28 @@
 The environment has LOCKSTEP_JUMPING_CLOCK: jumping_clock.cpp as a shared library.
 """
 import contextlib
+import json
 import os
+import pathlib
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 import unittest
+import urllib.parse
 
 import launches
+import tiny_model
 import waiting
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "serve"))
+import served  # noqa: E402
 
 WITHOUT_SHARED_MEMORY = "mount -t tmpfs -o ro tmpfs /dev/shm"
 SMALL_SHARED_MEMORY = "mount -t tmpfs -o size=64k tmpfs /dev/shm"
-FULL_DISK = "mount -t tmpfs -o size=4k tmpfs {0} && head -c 8192 /dev/zero > {0}/full"
+FULL_DISK = ("mount --bind {0} {0}.before && mount -t tmpfs -o size=256k tmpfs {0} && cp -r {0}.before/. {0} && "
+             "cat /dev/zero > {0}/fill 2> /dev/null; ")
 WITHOUT_IPV4 = "ip link set lo up && ip -4 address flush dev lo"
 
 
@@ -39,6 +49,13 @@ class BadMachine(launches.Launches):
         program += ["--launch", "processes", "--tp", str(ranks)] if ranks > 1 else []
         words = ["unshare", *namespaces, "sh", "-c", f"{change}\nexec {shlex.join(program)}"]
         return self.run_command(words)
+
+    def run_command_on_full_disk(self, folder, *words):
+        """The finished command, whose `folder` has no room beyond what it had; the last words are its contents."""
+        pathlib.Path(f"{folder}.before").mkdir()
+        command = shlex.join(map(str, (launches.PROGRAM, *words)))
+        script = FULL_DISK.format(shlex.quote(str(folder))) + f"{command}; code=$?; ls {shlex.quote(str(folder))}; exit $code"
+        return self.run_command(["unshare", "--mount", "sh", "-c", script])
 
     def expect_error(self, done, code, *words):
         self.assertEqual(done.returncode, code, done.stdout)
@@ -80,9 +97,12 @@ class BadMachine(launches.Launches):
         self.expect_error(done, 4, "found no /proc/self/exe", "mount it")
 
     def test_a_clock_that_jumps_by_hours(self):
+        jumping = {"LD_PRELOAD": os.environ["LOCKSTEP_JUMPING_CLOCK"]}
+        looks = self.run_command(["python3", "-c", "import time; print(*(int(time.time()) for _ in range(7)))"], jumping)
+        self.assertGreater(len({int(look) // 1800 for look in looks.stdout.split()}), 3, looks.stdout)  # it does jump
         program = [launches.PROGRAM, *self.arguments("jumps", "--trace", self.folder / "jumps.trace")]
         done = self.run_command([*program, "--launch", "processes", "--tp", "2"],
-                                {"LD_PRELOAD": os.environ["LOCKSTEP_JUMPING_CLOCK"]})
+                                jumping)
         self.expect_tokens(done, "jumps", 2)
         timings = self.answer("jumps")["timings"]
         self.assertTrue(all(0 <= seconds < launches.DEADLINE for seconds in timings["token_latencies_s"][0]), timings)
@@ -101,12 +121,43 @@ class BadMachine(launches.Launches):
             self.assertGreater(cores["preemptions"], 0)
         self.expect_words(done, "% of the time for a core", "other programs use its cores")
 
-    def test_a_full_disk_loses_no_answer_without_a_word(self):
-        full = self.folder / "full"
-        full.mkdir()
-        change = FULL_DISK.format(shlex.quote(str(full)))
-        done = self.run_on("full", change, "--json", full / "answer.json", "--trace", full / "trace.json", ranks=1)
-        self.expect_error(done, 2, "No space left on device")
+    def test_a_full_disk_leaves_nothing_half_written(self):
+        jobs = self.folder / "jobs.jsonl"
+        jobs.write_text("".join(json.dumps({"id": str(i), "ids": [5, 9, i + 3], "max_new_tokens": 4}) + "\n" for i in range(3)))
+        model = ("--model", self.model)
+        one = ("generate", *model, "--launch", "threads", "--max-new-tokens", 4, "--ids-file", self.folder / "prompts.json")
+        job = ("generate", *model, "--launch", "threads", "--no-do-sample", "--prompts-file", jobs)
+        for name, code, words, left in (
+                ("sums", 2, lambda folder: ("verify", "--model", folder / "model", "--write"), "fill model"),
+                ("copy", 2, lambda folder: ("quantise", *model, "--weights", "q4:32", "--out", folder / "q4"), "fill q4"),
+                ("json", 2, lambda folder: (*one, "--json", folder / "answer.json"), "fill"),
+                ("trace", 2, lambda folder: (*one, "--trace", folder / "trace.json"), "fill"),
+                ("answers", 2, lambda folder: (*job, "--output", folder / "answers.jsonl"), "fill"),
+                ("journal", 4, lambda folder: (*job, "--output", self.folder / "rows.jsonl", "--journal", folder / "journal"),
+                 "fill journal")):
+            folder = self.folder / f"full-{name}"
+            folder.mkdir()
+            if name == "sums":
+                shutil.copytree(self.model, folder / "model")
+            with self.subTest(name):
+                done = self.run_command_on_full_disk(folder, *words(folder))
+                self.expect_error(done, code, "No space left on device", "make room")
+                self.assertTrue(" ".join(done.stdout.split()).endswith(left), done.stdout)
+        self.assertFalse((self.folder / "rows.jsonl").exists())
+
+    def test_a_server_of_few_files_outlives_a_crowd_of_connections(self):
+        model = self.folder / "served"
+        shutil.copytree(self.model, model)
+        tiny_model.write_tokenizer(model)
+        few = ["sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"]
+        with served.Served(launches.PROGRAM, model, "--launch", "processes", "--tp", 2, before=few) as server:
+            address = urllib.parse.urlsplit(server.url)
+            with contextlib.ExitStack() as crowd:
+                for _ in range(80):
+                    crowd.enter_context(socket.create_connection((address.hostname, address.port), waiting.DEADLINE))
+            status, answer = server.post("/v1/completions", {"prompt": "ab", "max_tokens": 4, "temperature": 0})
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["usage"]["completion_tokens"], 4)
 
     def test_output_that_nothing_takes_is_an_error(self):
         command = shlex.join([launches.PROGRAM, "generate", "--help"])
