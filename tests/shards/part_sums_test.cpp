@@ -4,9 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/graph/passes.h"
-#include "shards/weights.h"
-#include "tests/shards/fake_backend.h"
+#include "tests/shards/summed_ranks.h"
 
 namespace lockstep::shards {
 namespace {
@@ -15,79 +13,6 @@ using checkpoint::SummedKind;
 using checkpoint::WeightSums;
 using ::testing::Each;
 using ::testing::Field;
-
-/// Random weights; flips a bit of each tensor called `tensor`, in the middle of its first read.
-class FlippedWeights final : public WeightSource {
- public:
-  explicit FlippedWeights(std::string tensor = "") : tensor_(std::move(tensor)) {}
-
-  Result<void> read(const std::string& tensor, const Shape& whole, std::span<const Range> ranges, DType dtype,
-                    std::span<std::byte> dst) const override {
-    LOCKSTEP_TRY_VOID(RandomWeights().read(tensor, whole, ranges, dtype, dst));
-    if (tensor == tensor_ && !done_) dst[dst.size() / 2] ^= std::byte{4};
-    done_ = done_ || tensor == tensor_;
-    return ok();
-  }
-
- private:
-  const std::string tensor_;
-  mutable bool done_ = false;
-};
-
-/// The ranks of one model: their pieces, and the sums of what each reads.
-class Ranks {
- public:
-  Ranks(const checkpoint::ModelSpec& spec, int ranks, bool all_wanted) {
-    std::vector<std::vector<TensorPart>> parts;
-    for (int rank = 0; rank < ranks; ++rank) {
-      graphs_.push_back(
-          build_graphs(spec, partition::make_partition(spec, ranks).value(), rank, kOptions, graph::default_passes())
-              .value());
-      parts.push_back(parts_from_bytes(to_bytes(parts_of(graphs_.back().decode.front(), graphs_.back().tensors))));
-    }
-    pieces_ = cut_parts(parts);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const size_t at = static_cast<size_t>(rank);
-      wanted_.push_back(all_wanted ? std::vector<bool>(pieces_[at].size(), true) : are_shared(pieces_, at));
-    }
-  }
-
-  std::vector<PieceSum> read(int rank, const WeightSource& source) const {
-    const auto at = static_cast<size_t>(rank);
-    PartSums sums(pieces_[at], wanted_[at]);
-    FakeStore store(graphs_[at].steps());
-    EXPECT_TRUE(load_weights(graphs_[at].decode.front(), graphs_[at].tensors, source, store, &sums).has_value());
-    return sums_from_bytes(to_bytes(sums.values()));
-  }
-
-  SummedModel read_all() const {
-    SummedModel model{graphs_.front().tensors, pieces_, {}};
-    for (int rank = 0; rank < size(); ++rank) model.sums.push_back(read(rank, RandomWeights()));
-    return model;
-  }
-
-  /// Every reader's sums of all pieces of `tensor`: those of `model`, which are right.
-  std::vector<std::vector<PieceSum>> again(const SummedModel& model, int32_t tensor) const {
-    std::vector<PieceSum> right;
-    for (size_t rank = 0; rank < pieces_.size(); ++rank) {
-      for (size_t i = 0; i < pieces_[rank].size(); ++i) {
-        if (pieces_[rank][i].tensor == tensor) right.push_back(model.sums[rank][i]);
-      }
-    }
-    return std::vector(pieces_.size(), right);
-  }
-
-  bool holds(int rank, int32_t tensor) const {
-    return std::ranges::count(pieces_[static_cast<size_t>(rank)], tensor, &TensorPart::tensor) > 0;
-  }
-  int size() const { return static_cast<int>(pieces_.size()); }
-  const std::map<std::string, Shape>& tensors() const { return graphs_.front().tensors; }
-
- private:
-  std::vector<ShardGraphs> graphs_;
-  std::vector<std::vector<TensorPart>> pieces_;
-  std::vector<std::vector<bool>> wanted_;
-};
 
 checkpoint::ModelSpec uneven_spec() {  // 3 ranks share key/value heads, and divide lanes of no tensor evenly
   return spec_of({.hidden = 48,
@@ -99,23 +24,11 @@ checkpoint::ModelSpec uneven_spec() {  // 3 ranks share key/value heads, and div
                   .head_dim = 6});
 }
 
-/// The sums of the whole model, as one rank reads it.
-WeightSums whole_sums(const checkpoint::ModelSpec& spec) {
-  const Ranks one(spec, 1, /*all_wanted=*/true);
-  const SummedModel model = one.read_all();
-  WeightSums sums;
-  for (size_t i = 0; i < model.pieces[0].size(); ++i) {
-    const auto& [name, shape] = *std::next(model.tensors.begin(), model.pieces[0][i].tensor);
-    sums.tensors[name].sums[SummedKind::kFloat32] = model.sums[0][i].sum;
-  }
-  return sums;
-}
-
 TEST(CompareSums, FindsThatTheRanksPartsMakeTheWholeAtEveryDegree) {
   for (const auto& spec : {tiny_spec(), uneven_spec()}) {
     const WeightSums expected = whole_sums(spec);
     for (int ranks = 1; ranks <= 4; ++ranks) {
-      const SumComparison found = compare_sums(Ranks(spec, ranks, true).read_all(), &expected);
+      const SumComparison found = compare_sums(SummedRanks(spec, ranks, true).read_all(), &expected);
       EXPECT_EQ(found.verified, std::ssize(expected.tensors)) << ranks << " " << found.example;
       EXPECT_EQ(found.verified, found.tensors);
       EXPECT_FALSE(found.suspect);
@@ -127,7 +40,7 @@ TEST(CompareSums, NamesTensorAndRankOfABitThatChangedInAnySlice) {
   for (const auto& spec : {tiny_spec(), uneven_spec()}) {
     const WeightSums expected = whole_sums(spec);
     for (const int ranks : {2, 3}) {
-      const Ranks all(spec, ranks, true);
+      const SummedRanks all(spec, ranks, true);
       const SummedModel right = all.read_all();
       int32_t tensor = 0;
       for (const auto& [name, shape] : all.tensors()) {
@@ -148,7 +61,7 @@ TEST(CompareSums, NamesTensorAndRankOfABitThatChangedInAnySlice) {
 }
 
 TEST(CompareSums, ComparesWithoutExpectedSumsWhatSeveralRanksHold) {
-  const Ranks all(uneven_spec(), 3, /*all_wanted=*/false);
+  const SummedRanks all(uneven_spec(), 3, /*all_wanted=*/false);
   const SummedModel right = all.read_all();
   const SumComparison found = compare_sums(right, nullptr);
   EXPECT_EQ(found.verified, 0);
@@ -180,7 +93,7 @@ TEST(WholeSum, ReadsNothingBehindTheLastPiece) {
 TEST(DifferingParts, OfARankWhoseOwnFilesDifferAreFoundByAnotherReader) {
   const auto spec = tiny_spec();
   const WeightSums expected = whole_sums(spec);
-  const Ranks all(spec, 2, true);
+  const SummedRanks all(spec, 2, true);
   const SummedModel right = all.read_all();
   const std::string name = "model.layers.0.mlp.down_proj.weight";
   const auto place = static_cast<int32_t>(std::distance(all.tensors().begin(), all.tensors().find(name)));
@@ -196,7 +109,7 @@ TEST(DifferingParts, OfARankWhoseOwnFilesDifferAreFoundByAnotherReader) {
 TEST(DifferingParts, AreNoneWhenAllReadersReadWhatTheRanksHold) {
   const auto spec = tiny_spec();
   WeightSums expected = whole_sums(spec);
-  const Ranks all(spec, 2, true);
+  const SummedRanks all(spec, 2, true);
   const SummedModel model = all.read_all();
   const auto& [name, shape] = *all.tensors().begin();
   expected.tensors.at(name).sums.at(SummedKind::kFloat32).mixed += 1;
