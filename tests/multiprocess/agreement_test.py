@@ -1,6 +1,7 @@
-"""Ranks whose config.json differs in one key: refused before weights are read, the key and both values named.
+"""Ranks that differ in one key of config.json, one option or the headers of their weight files: refused before the first
+token, the difference named.
 
-    agreement_test.py PROGRAM MODEL GOLDENS        models are the configs of the goldens alone; MODEL is not used
+    agreement_test.py PROGRAM MODEL GOLDENS        models are the configs of the goldens, and tiny ones; MODEL is not used
 """
 import json
 import pathlib
@@ -8,9 +9,27 @@ import unittest
 
 import jobs
 import program
+import tiny_model
 
 
-class OneKey(program.Folder):
+class Ranks(program.Folder):
+    """Two ranks with different words."""
+
+    def expect_both_refuse(self, per_rank, *words):
+        out = self.folder / "out.json"
+        rows = ["--ids-file", str(self.ids_file([[1, 5, 9]])), "--max-new-tokens", "4", "--json", str(out)]
+        with jobs.Job(program.PROGRAM, 2, rows, per_rank=per_rank) as job:
+            for rank in range(2):
+                record = job.wait_for_record(rank)
+                self.assertEqual(record["code"], 4, record)
+                for word in words:
+                    self.assertIn(word, record["message"])
+            job.wait()
+            self.assertNotIn("<stdout>", job.text())
+        self.assertFalse(out.exists())
+
+
+class OneKey(Ranks):
     """Two ranks that read one config each."""
 
     def model(self, config, rank):
@@ -28,17 +47,9 @@ class OneKey(program.Folder):
             owner = owner[name]
         before, owner[key] = owner[key], value
         out = self.folder / "out.json"
-        rows = ["--ids-file", str(self.ids_file([[1, 5, 9]])), "--max-new-tokens", "4", "--json", str(out)]
-        per_rank = [["--model", self.model(config, 0)], ["--model", self.model(other, 1)]]
-        with jobs.Job(program.PROGRAM, 2, rows, per_rank=per_rank) as job:
-            for rank in range(2):
-                record = job.wait_for_record(rank)
-                self.assertEqual(record["code"], 4, record)
-                self.assertIn("the ranks disagree on options and model: rank 1 differs", record["message"])
-                self.assertIn(f"{path} {json.dumps(value)} on rank 1, {json.dumps(before)} on rank 0", record["message"])
-            job.wait()
-            self.assertNotIn("<stdout>", job.text())
-        self.assertFalse(out.exists())
+        self.expect_both_refuse([["--model", self.model(config, 0)], ["--model", self.model(other, 1)]],
+                                "the ranks disagree on options and model: rank 1 differs",
+                                f"{path} {json.dumps(value)} on rank 1, {json.dumps(before)} on rank 0")
 
     def test_ends_every_rank(self):
         for golden, path, value in (
@@ -52,6 +63,36 @@ class OneKey(program.Folder):
         ):
             with self.subTest(golden=golden, key=path):
                 self.expect_refused(golden, path, value)
+
+
+class OneOption(Ranks):
+    """Two ranks that read the same model; what the plan does not have from config.json."""
+
+    def test_ends_every_rank(self):
+        model = ["--model", str(tiny_model.write(self.folder / "tiny"))]
+        for option, first, second in (
+            ("--backend", "cpu", "reference"),
+            ("--communicator", "shm", "mpi"),
+            ("--dtype", "float32", "bfloat16"),
+            ("--weights", "q8:32", "q4:32"),
+            ("--kv-dtype", "int8", "fp8"),
+            ("--batch-size", "1", "2"),
+            ("--max-seq-len", "32", "64"),
+        ):
+            with self.subTest(option=option):
+                self.expect_both_refuse([[*model, option, first], [*model, option, second]], f"'{option} ", "rank 1")
+
+
+class OneFile(Ranks):
+    def test_other_headers_end_every_rank(self):
+        folders = [tiny_model.write(self.folder / f"rank-{rank}") for rank in range(2)]
+        weights = folders[1] / "model.safetensors"
+        data = weights.read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        header = data[8:begin] + b" " * 8  # the same tensors; a larger file
+        weights.write_bytes(len(header).to_bytes(8, "little") + header + data[begin:])
+        self.expect_both_refuse([["--model", str(folder)] for folder in folders],
+                                "the ranks disagree on graphs and weights: rank 1 differs", "checkpoint headers and sizes")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <future>
 
 #include "runtime/core/secret.h"
+#include "tests/temporary_directory.h"
 #include "transport/network.h"
 #include "transport/rank_acceptor.h"
 
@@ -171,6 +175,76 @@ TEST(RankListener, AFloodOfHalfOpenConnectionsCostsABoundedNumberOfFilesAndStops
   EXPECT_EQ(zero.listener->refused(RefusalKind::kCrowded), 93);
   EXPECT_THAT(zero.lines,
               ElementsAre(HasSubstr("too many connections without a hello"), HasSubstr("(10 such so far)")));
+}
+
+/// A connection to `port` from the loopback address 127.0.0.`last`: another host, for the listener.
+Descriptor connect_from(uint8_t last, uint16_t port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(0x7F000000U + last)}, .sin_zero = {}};
+  EXPECT_EQ(bind(socket.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
+  sockaddr_in to{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  return socket;
+}
+
+TEST(RankListener, AFloodFromOneHostDoesNotDisplaceARankOfAnother) {
+  Rank0 zero({.most_pending = 3});
+  const Descriptor rank = connect_from(2, zero.port);  // the oldest
+  zero.take();
+  std::vector<Descriptor> flood;
+  for (int i = 0; i < 10; ++i) {
+    flood.push_back(connect_from(3, zero.port));
+    zero.take();
+  }
+  EXPECT_EQ(zero.listener->refused(RefusalKind::kCrowded), 8);
+  EXPECT_THAT(zero.lines, ElementsAre(HasSubstr("from 127.0.0.3:")));
+  say(rank, hello_for(challenge_at(rank), 2));
+  zero.take();
+  ASSERT_THAT(zero.proven, SizeIs(1));
+  EXPECT_EQ(zero.proven[0].rank, 2);
+}
+
+/// Connects to a Unix socket as the user `user`, who holds the secret. Call in a forked process.
+[[noreturn]] void say_hello_as(uid_t user, const sockaddr_un& address) {
+  std::string challenge(kChallengeBytes, '\0');
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool is_there =
+      setuid(user) == 0 && connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  const bool is_challenged =
+      is_there && recv(socket, challenge.data(), challenge.size(), MSG_WAITALL) == std::ssize(challenge);
+  _exit(!is_there ? 2 : is_challenged ? 1 : 0);
+}
+
+TEST(RankListener, RefusesOtherUsersOnAUnixSocket) {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) GTEST_SKIP() << "only root can connect as another user";
+  const TemporaryDirectory folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = (folder.path() / "rank-0").string();
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  path.copy(address.sun_path, path.size());
+  Descriptor listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  ASSERT_EQ(bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listening.get(), 8), 0);
+  std::filesystem::permissions(path, std::filesystem::perms::all);
+  std::vector<std::string> lines;
+  RankListener listener(
+      std::move(listening),
+      {.secret = kJobSecret, .size = 4, .on_refused = [&](const std::string& line) { lines.push_back(line); }});
+  const ManualClock clock;
+  const pid_t stranger = fork();
+  if (stranger == 0) say_hello_as(kNobody, address);
+  std::vector<pollfd> files;
+  listener.add_files(files);
+  ASSERT_GT(poll(files.data(), files.size(), 20'000), 0);
+  EXPECT_THAT(listener.take(clock.now()), SizeIs(0));
+  EXPECT_EQ(listener.refused(RefusalKind::kOtherUser), 1);
+  EXPECT_EQ(listener.pending(), 0U);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("refused a connection from a process of this host")));
+  int status = 0;
+  ASSERT_EQ(waitpid(stranger, &status, 0), stranger);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;  // it got no challenge
 }
 
 TEST(RankListener, DoesNotKeepACheckOfTheNetwork) {
