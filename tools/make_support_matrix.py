@@ -134,7 +134,8 @@ def long_run_lines() -> list[str]:
         "",
         "The last whole run of each stage that only `scripts/check --full` has. `asan` and `tsan` run the ordinary tests, without",
         "the label *slow*; of the Python package `asan` runs what needs neither torch nor a model, `tsan` nothing: Python",
-        "itself is not built with it.",
+        "itself is not built with it. `tsan` does not report races in what the handlers of actors call, because CAF's library is",
+        "not built with it.",
         "",
         *table(["stage", "commit", "date", "minutes", "cores", "result"],
                ([f"`{name}`", run["commit"], run["date"], str(run["minutes"]), str(run["cores"]), run["summary"]]
