@@ -9,6 +9,8 @@
 #include <set>
 #include <utility>
 
+#include "transport/ip_address.h"
+
 namespace lockstep::actors {
 namespace {
 
@@ -24,9 +26,9 @@ Error cannot_listen(const std::string& host, const std::string& why) {
 }
 
 Error cannot_connect(const Address& address, ErrorKind kind, std::string_view why) {
-  return {kind, fmt::format("[actors] cannot reach the coordinator of rank 0 at {}:{}: {}; check that rank 0 runs and "
+  return {kind, fmt::format("[actors] cannot reach the coordinator of rank 0 at {}: {}; check that rank 0 runs and "
                             "that its address can be reached from here",
-                            address.host, address.port, why)};
+                            transport::with_port(address.host, address.port), why)};
 }
 
 /// CAF owns the descriptor afterwards.

@@ -1,6 +1,5 @@
 #include "transport/network.h"
 
-#include <arpa/inet.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -16,7 +15,6 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <set>
 #include <sstream>
 
@@ -25,39 +23,32 @@
 namespace lockstep::transport {
 namespace {
 
-uint32_t mask_of(int prefix) { return prefix == 0 ? 0 : ~uint32_t{0} << (32 - prefix); }
-
-bool is_loopback(const Interface& interface) { return interface.address >> 24 == 127; }
+bool is_loopback(const Interface& interface) { return interface.address.is_loopback(); }
 
 bool share_network(const Interface& a, const Interface& b) {
-  return a.prefix == b.prefix && (a.address & mask_of(a.prefix)) == (b.address & mask_of(b.prefix));
-}
-
-std::optional<uint32_t> parse_address(std::string_view text) {
-  in_addr parsed{};
-  if (inet_pton(AF_INET, std::string(text).c_str(), &parsed) != 1) return std::nullopt;
-  return ntohl(parsed.s_addr);
+  return a.prefix == b.prefix && a.address.is_ipv4() == b.address.is_ipv4() &&
+         a.address.network(a.prefix) == b.address.network(b.prefix);
 }
 
 struct Subnet {
-  uint32_t address = 0;
+  IpAddress address;
   int prefix = 0;
 };
 
-/// "10.1.0.0/16".
+/// "10.1.0.0/16", "fd00::/64".
 std::optional<Subnet> parse_subnet(std::string_view text) {
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
-  const std::optional<uint32_t> address = parse_address(text.substr(0, slash));
+  const std::optional<IpAddress> address = parse_ip_address(text.substr(0, slash));
   int prefix = -1;
   const std::string_view digits = text.substr(slash + 1);
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), prefix);
   const bool is_number = status == std::errc() && end == digits.data() + digits.size();
-  if (!address || !is_number || prefix < 0 || prefix > 32) return std::nullopt;
+  if (!address || !is_number || prefix < 0 || prefix > address->bits()) return std::nullopt;
   return Subnet{*address, prefix};
 }
 
-/// The interfaces of the default route.
+/// The interfaces of IPv4's default route.
 std::set<std::string> default_routes() {
   std::set<std::string> names;
   std::ifstream table("/proc/net/route");  // Iface Destination Gateway Flags RefCnt Use Metric Mask …
@@ -69,6 +60,29 @@ std::set<std::string> default_routes() {
     if (destination == "00000000" && mask == "00000000") names.insert(name);
   }
   return names;
+}
+
+/// The interfaces of IPv6's default route.
+std::set<std::string> default_routes_of_ipv6() {
+  std::set<std::string> names;
+  std::ifstream table("/proc/net/ipv6_route");  // destination, its prefix, source, its prefix, …, interface
+  std::string line;
+  while (std::getline(table, line)) {
+    std::istringstream fields(line);
+    std::string destination, prefix, field, name;
+    fields >> destination >> prefix;
+    while (fields >> field) name = field;
+    if (destination == std::string(32, '0') && prefix == "00") names.insert(name);
+  }
+  return names;
+}
+
+/// The bits of a network mask.
+int prefix_of(const sockaddr& mask) {
+  const IpAddress bits = ip_address_of(mask).value_or(IpAddress{});
+  int count = 0;
+  for (const uint8_t byte : bits.bytes) count += std::popcount(byte);
+  return mask.sa_family == AF_INET ? count - 16 : count;  // without those that mark IPv4
 }
 
 std::string list_of(std::span<const Interface> interfaces) {
@@ -87,7 +101,7 @@ Error no_interface(const HostNetwork& host, std::string_view expected) {
 /// The interfaces of all hosts in the network of `first`, if every host has a separate address there.
 std::optional<std::vector<Interface>> all_in_network(std::span<const HostNetwork> hosts, const Interface& first) {
   std::vector<Interface> chosen;
-  std::set<uint32_t> addresses;
+  std::set<IpAddress> addresses;
   for (const HostNetwork& host : hosts) {
     const auto found =
         std::ranges::find_if(host.interfaces, [&](const Interface& i) { return share_network(i, first); });
@@ -103,30 +117,8 @@ std::string error_text(int code) {
 
 Error unavailable(int code) { return {ErrorKind::kUnavailable, error_text(code)}; }
 
-struct NumericAddress {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-/// IPv4 or IPv6.
-Result<NumericAddress> numeric_address(const std::string& text, uint16_t port) {
-  NumericAddress address;
-  auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
-  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  if (inet_pton(AF_INET, text.c_str(), &ipv4.sin_addr) == 1) {
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(port);
-    address.size = sizeof(ipv4);
-    return address;
-  }
-  if (inet_pton(AF_INET6, text.c_str(), &ipv6.sin6_addr) == 1) {
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(port);
-    address.size = sizeof(ipv6);
-    return address;
-  }
+Result<SocketAddress> numeric_address(const std::string& text, uint16_t port) {
+  if (const auto address = parse_ip_address(text)) return socket_address(*address, port);
   return Error{ErrorKind::kUnavailable, fmt::format("'{}', which is not an address", text)};
 }
 
@@ -144,46 +136,42 @@ Result<void> wait_connected(int socket, Duration limit) {
 
 }  // namespace
 
-std::string to_text(uint32_t address) {
-  return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
-}
-
 std::string to_text(const Interface& interface) {
   return fmt::format("{} {}/{}", interface.name, to_text(interface.address), interface.prefix);
 }
 
 std::string subnet_of(const Interface& interface) {
-  return fmt::format("{}/{}", to_text(interface.address & mask_of(interface.prefix)), interface.prefix);
+  return fmt::format("{}/{}", to_text(interface.address.network(interface.prefix)), interface.prefix);
 }
 
 std::vector<Interface> own_interfaces() {
-  const std::set<std::string> defaults = default_routes();
+  const std::set<std::string> defaults = default_routes(), defaults_of_ipv6 = default_routes_of_ipv6();
   std::vector<Interface> interfaces;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return interfaces;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    const bool is_ipv4 = one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET && one->ifa_netmask != nullptr;
-    if (!is_ipv4 || (one->ifa_flags & IFF_UP) == 0) continue;
-    const auto address_of = [](const sockaddr* from) {
-      sockaddr_in ipv4{};
-      std::memcpy(&ipv4, from, sizeof(ipv4));
-      return ntohl(ipv4.sin_addr.s_addr);
-    };
+    if (one->ifa_addr == nullptr || one->ifa_netmask == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    const std::optional<IpAddress> address = ip_address_of(*one->ifa_addr);
+    if (!address || address->is_link_local()) continue;
+    const auto& own_defaults = address->is_ipv4() ? defaults : defaults_of_ipv6;
     interfaces.push_back({.name = one->ifa_name,
-                          .address = address_of(one->ifa_addr),
-                          .prefix = std::popcount(address_of(one->ifa_netmask)),
-                          .has_default = defaults.contains(one->ifa_name)});
+                          .address = *address,
+                          .prefix = prefix_of(*one->ifa_netmask),
+                          .has_default = own_defaults.contains(one->ifa_name)});
   }
   freeifaddrs(list);
   return interfaces;
 }
 
-std::string loopback_address() { return std::ranges::any_of(own_interfaces(), is_loopback) ? "127.0.0.1" : "::1"; }
+std::string loopback_address() {
+  const auto is_ipv4_loopback = [](const Interface& one) { return one.address.is_ipv4() && one.address.is_loopback(); };
+  return std::ranges::any_of(own_interfaces(), is_ipv4_loopback) ? "127.0.0.1" : "::1";
+}
 
 std::string to_line(std::span<const Interface> interfaces) {
   std::string line;
   for (const Interface& one : interfaces) {
-    line += fmt::format("{} {} {} {} ", one.name, one.address, one.prefix, one.has_default ? 1 : 0);
+    line += fmt::format("{} {} {} {} ", one.name, to_text(one.address), one.prefix, one.has_default ? 1 : 0);
   }
   return line;
 }
@@ -192,24 +180,30 @@ Result<std::vector<Interface>> parse_interfaces(std::string_view line) {
   std::istringstream words{std::string(line)};
   std::vector<Interface> interfaces;
   Interface one;
-  while (words >> one.name) {
-    if (!(words >> one.address >> one.prefix >> one.has_default) || one.prefix < 0 || one.prefix > 32) {
+  for (std::string address; words >> one.name;) {
+    const bool is_read = static_cast<bool>(words >> address >> one.prefix >> one.has_default);
+    const std::optional<IpAddress> parsed = parse_ip_address(address);
+    if (!is_read || !parsed || one.prefix < 0 || one.prefix > parsed->bits()) {
       return Error{ErrorKind::kFailedPrecondition,
                    fmt::format("[transport] cannot read a host's network interfaces: found '{}', expected name, "
                                "address, prefix and route of each; start the same program on every rank",
                                line)};
     }
+    one.address = *parsed;
     interfaces.push_back(one);
   }
   return interfaces;
 }
 
 std::optional<Interface> find_interface(std::span<const Interface> interfaces, std::string_view wanted) {
-  const std::optional<uint32_t> address = parse_address(wanted);
+  const std::optional<IpAddress> address = parse_ip_address(wanted);
   const std::optional<Subnet> subnet = parse_subnet(wanted);
   const auto fits = [&](const Interface& one) {
     if (address) return one.address == *address;
-    if (subnet) return ((one.address ^ subnet->address) & mask_of(subnet->prefix)) == 0;
+    if (subnet) {
+      return one.address.is_ipv4() == subnet->address.is_ipv4() &&
+             one.address.network(subnet->prefix) == subnet->address.network(subnet->prefix);
+    }
     return one.name == wanted;
   };
   const auto found = std::ranges::find_if(interfaces, fits);
@@ -218,7 +212,7 @@ std::optional<Interface> find_interface(std::span<const Interface> interfaces, s
 
 std::optional<Interface> find_interface_towards(std::span<const Interface> interfaces, std::string_view wanted) {
   if (const auto found = find_interface(interfaces, wanted)) return found;
-  const std::optional<uint32_t> address = parse_address(wanted);
+  const std::optional<IpAddress> address = parse_ip_address(wanted);
   if (!address) return std::nullopt;
   for (const Interface& interface : interfaces) {
     if (share_network(interface, {.name = "", .address = *address, .prefix = interface.prefix})) return interface;
@@ -234,14 +228,15 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
       const std::span<const Interface> interfaces = hosts[host].interfaces;
       const auto found = host == 0 ? find_interface(interfaces, *wanted) : find_interface_towards(interfaces, *wanted);
       // A host without the coordinator's own address may still have a route to it.
-      if (!found && (host == 0 || !parse_address(*wanted))) return no_interface(hosts[host], "'" + *wanted + "'");
+      if (!found && (host == 0 || !parse_ip_address(*wanted))) return no_interface(hosts[host], "'" + *wanted + "'");
       chosen.push_back(found.value_or(Interface{}));
     }
     return chosen;
   }
   std::vector<Interface> candidates = hosts.front().interfaces;
   std::erase_if(candidates, is_loopback);
-  std::stable_partition(candidates.begin(), candidates.end(), std::mem_fn(&Interface::has_default));
+  const auto rank_of = [](const Interface& one) { return std::pair(!one.address.is_ipv4(), !one.has_default); };
+  std::ranges::stable_sort(candidates, {}, rank_of);
   for (const Interface& candidate : candidates) {
     if (auto all = all_in_network(hosts, candidate)) return *std::move(all);
   }
@@ -256,7 +251,7 @@ Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts
 }
 
 Result<Descriptor> connect_within(const std::string& address, uint16_t port, Duration limit) {
-  LOCKSTEP_TRY(const NumericAddress target, numeric_address(address, port));
+  LOCKSTEP_TRY(const SocketAddress target, numeric_address(address, port));
   Descriptor socket(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return unavailable(errno);
   const int on = 1;
@@ -282,16 +277,14 @@ void end_when_unreachable(int connection, Duration limit) {
 }
 
 Result<Listening> listen_on_free_port(const std::string& address) {
-  LOCKSTEP_TRY(NumericAddress own, numeric_address(address, /*port=*/0));
+  LOCKSTEP_TRY(SocketAddress own, numeric_address(address, /*port=*/0));
   Listening listening{.socket =
                           Descriptor(::socket(own.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))};
   const int socket = listening.socket.get();
   const bool listens = socket >= 0 && bind(socket, own.get(), own.size) == 0 && listen(socket, SOMAXCONN) == 0 &&
                        getsockname(socket, own.get(), &own.size) == 0;
   if (!listens) return unavailable(errno);
-  const bool is_ipv6 = own.storage.ss_family == AF_INET6;
-  listening.port = ntohs(is_ipv6 ? reinterpret_cast<const sockaddr_in6&>(own.storage).sin6_port
-                                 : reinterpret_cast<const sockaddr_in&>(own.storage).sin_port);
+  listening.port = own.port();
   return listening;
 }
 

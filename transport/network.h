@@ -4,7 +4,7 @@
 //   node1   lo 127.0.0.1/8   docker0 172.17.0.1/16   eth0 10.1.0.6/24 (default route)   ib0 10.9.0.6/24
 //                            same address: unusable          ▲ chosen: one network, the default route's
 //
-// Every rank computes the same choice from the interfaces of all hosts, without trying connections. IPv4.
+// Every rank computes the same choice from the interfaces of all hosts, without trying connections. IPv4 before IPv6.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,26 @@
 #include "runtime/core/clock.h"
 #include "runtime/core/descriptor.h"
 #include "runtime/core/result.h"
+#include "transport/ip_address.h"
 
 namespace lockstep::transport {
 
 /// One address of a host.
 struct Interface {
-  std::string name;          // "eth0"
-  uint32_t address = 0;      // in host byte order
-  int prefix = 0;            // bits of the network, 0 to 32
+  std::string name;  // "eth0"
+  IpAddress address;
+  int prefix = 0;            // bits of the network, in the address's family
   bool has_default = false;  // the default route leaves by it
 
   friend bool operator==(const Interface&, const Interface&) = default;
 };
 
-/// "10.1.0.5".
-std::string to_text(uint32_t address);
 /// "eth0 10.1.0.5/24".
 std::string to_text(const Interface& interface);
 /// Its network: "10.1.0.0/24".
 std::string subnet_of(const Interface& interface);
 
-/// The interfaces of this host that are up, loopback too, in the system's order.
+/// The addresses of this host's interfaces that are up, loopback too, in the system's order; none that are link-local.
 std::vector<Interface> own_interfaces();
 
 /// The loopback address of this host: 127.0.0.1, or ::1 where it has IPv6 only.
@@ -63,9 +62,9 @@ struct HostNetwork {
 
 /// The interface of each host by which the hosts reach each other; the first host is the coordinator's. `wanted` as
 /// above: on the other hosts an address means the network that it is in. Without it, in this order: a network that
-/// every host has an address of its own in, the default route's before others; each host's default route; any but
-/// loopback. A nameless interface: that host has only its routes towards the wanted address. Pure. Fails with
-/// `kFailedPrecondition`, listing the interfaces, when none of a host fits.
+/// every host has an address of its own in, IPv4 before IPv6 and the default route's before others; each host's default
+/// route; any but loopback. A nameless interface: that host has only its routes towards the wanted address. Pure. Fails
+/// with `kFailedPrecondition`, listing the interfaces, when none of a host fits.
 Result<std::vector<Interface>> choose_network(std::span<const HostNetwork> hosts,
                                               const std::optional<std::string>& wanted);
 

@@ -1,6 +1,5 @@
 #include "transport/rank_listener.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "runtime/core/secret.h"
+#include "transport/ip_address.h"
 
 namespace lockstep::transport {
 namespace {
@@ -21,23 +21,15 @@ constexpr int kAtOnce = 64;  // connections accepted in one round
 constexpr auto kWithoutFiles = std::chrono::milliseconds(100);
 
 /// The address and the port of the other end.
-std::pair<std::string, std::string> end_of(const sockaddr_storage& address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address.ss_family == AF_INET) {
-    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
-    inet_ntop(AF_INET, &ipv4.sin_addr, text, sizeof text);
-    return {text, fmt::format("{}:{}", text, ntohs(ipv4.sin_port))};
-  }
-  if (address.ss_family == AF_INET6) {
-    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
-    inet_ntop(AF_INET6, &ipv6.sin6_addr, text, sizeof text);
-    return {text, fmt::format("[{}]:{}", text, ntohs(ipv6.sin6_port))};
-  }
-  return {"", "a process of this host"};
+std::pair<std::string, std::string> end_of(const SocketAddress& other) {
+  const std::optional<IpAddress> address = ip_address_of(*other.get());
+  if (!address) return {"", "a process of this host"};
+  const std::string text = to_text(*address);
+  return {text, with_port(text, other.port())};
 }
 
-bool is_of_other_user(const Descriptor& socket, const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET || address.ss_family == AF_INET6) return false;
+bool is_of_other_user(const Descriptor& socket, const SocketAddress& address) {
+  if (ip_address_of(*address.get())) return false;
   ucred peer{};
   socklen_t bytes = sizeof peer;
   return getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 || peer.uid != geteuid();
@@ -83,10 +75,8 @@ void RankListener::accept_some(TimePoint now) {
   if (now < accept_again_) return;
   accept_again_ = {};
   for (int accepted = 0; accepted < kAtOnce; ++accepted) {
-    sockaddr_storage address{};
-    socklen_t bytes = sizeof address;
-    Descriptor socket(
-        accept4(listening_.get(), reinterpret_cast<sockaddr*>(&address), &bytes, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    SocketAddress address{.size = sizeof(sockaddr_storage)};
+    Descriptor socket(accept4(listening_.get(), address.get(), &address.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) {
       const bool lacks_files = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (lacks_files) {

@@ -46,14 +46,13 @@ Result<void> check_reach(const ControlPlane& plane, int rank, const actors::Addr
   const auto reached = transport::connect_to_rank_0(coordinator.host, coordinator.port, plane.secret,
                                                     {transport::ConnectionPurpose::kCheck, rank}, limit);
   if (reached.has_value()) return ok();
-  return Error{
-      ErrorKind::kUnavailable,
-      fmt::format("[engine/group] rank {}: cannot reach the coordinator of rank 0 at {}:{} on {} from {}: found "
-                  "'{}', expected a connection within {:.3g} s; name the network between the hosts with "
-                  "--interface NAME, ADDRESS or SUBNET, and open its ports",
-                  rank, coordinator.host, coordinator.port, plane.rank_sides.front(),
-                  plane.rank_sides.at(static_cast<size_t>(rank)), reached.error().message, to_seconds(limit)),
-      rank};
+  return Error{ErrorKind::kUnavailable,
+               fmt::format("[engine/group] rank {}: cannot reach the coordinator of rank 0 at {} on {} from {}: found "
+                           "'{}', expected a connection within {:.3g} s; name the network between the hosts with "
+                           "--interface NAME, ADDRESS or SUBNET, and open its ports",
+                           rank, transport::with_port(coordinator.host, coordinator.port), plane.rank_sides.front(),
+                           plane.rank_sides.at(static_cast<size_t>(rank)), reached.error().message, to_seconds(limit)),
+               rank};
 }
 
 }  // namespace lockstep::group

@@ -166,7 +166,9 @@ class LaunchedMeeting final : public MpiMeeting {
     if (network.empty()) return;
     const auto found = transport::find_interface_towards(transport::own_interfaces(), network);
     if (!found) return;  // reported later, by a rank that has the facts of all hosts
-    set_mpi_variable("OMPI_MCA_btl_tcp_if_include", transport::subnet_of(*found));
+    // Open MPI takes no subnets of IPv6.
+    set_mpi_variable("OMPI_MCA_btl_tcp_if_include",
+                     found->address.is_ipv4() ? transport::subnet_of(*found) : found->name);
     set_mpi_variable("FI_TCP_IFACE", found->name);  // MPICH on libfabric
   }
 

@@ -9,6 +9,7 @@
 #include "engine/group/host.h"
 #include "engine/group/state.h"
 #include "runtime/core/digest.h"
+#include "transport/ip_address.h"
 #include "transport/waiting.h"
 
 namespace lockstep::group {
@@ -97,13 +98,13 @@ Result<void> GroupWatch::open_over_tcp(transport::Bootstrap& bootstrap, const Co
       set_watch(PeerWatch::join(wanted, endpoint));
     }
     if (watch_->wait_joined(limit)) return ok();
-    return Error{
-        ErrorKind::kUnavailable,
-        fmt::format("[engine/group] rank {} on host {}: cannot watch the other ranks: found no answer at {}:{} "
-                    "within {:.3g} s, expected rank 0 to be reachable there; check firewalls, or name another "
-                    "network with --interface",
-                    bootstrap.rank(), host_name(), endpoint.host, endpoint.port, to_seconds(limit)),
-        bootstrap.rank()};
+    return Error{ErrorKind::kUnavailable,
+                 fmt::format("[engine/group] rank {} on host {}: cannot watch the other ranks: found no answer at {} "
+                             "within {:.3g} s, expected rank 0 to be reachable there; check firewalls, or name another "
+                             "network with --interface",
+                             bootstrap.rank(), host_name(), transport::with_port(endpoint.host, endpoint.port),
+                             to_seconds(limit)),
+                 bootstrap.rank()};
   };
   return all_succeeded(bootstrap, join());
 }

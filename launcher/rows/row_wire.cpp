@@ -54,7 +54,7 @@ bool receive_all(int socket, void* data, size_t bytes, std::optional<Duration> l
 
 Error cannot(std::string_view what, const RowAddress& address, std::string_view why) {
   const std::string place =
-      address.socket.empty() ? fmt::format("{}:{}", address.host, address.port) : address.socket.string();
+      address.socket.empty() ? transport::with_port(address.host, address.port) : address.socket.string();
   return {ErrorKind::kUnavailable,
           fmt::format("[launcher] rows of a job: cannot {} {}: found '{}', expected the socket of the process that "
                       "shares them out; its messages say whether it lives",

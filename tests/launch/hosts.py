@@ -20,6 +20,7 @@ import time
 import waiting
 
 SUBNET = "10.77.0.0/24"  # of the network that all hosts share: interface net0
+SUBNET_OF_IPV6 = "fd77::/64"  # of hosts whose network has no IPv4
 KINDS = ("net", "uts", "mnt", "ipc")  # of a host's private namespaces
 NEEDED = ("ip", "unshare", "nsenter", "hostname", "mount")
 
@@ -41,9 +42,9 @@ def why_not():
 class Host:
     """One host: a process that only keeps its namespaces."""
 
-    def __init__(self, number, folder):
+    def __init__(self, number, folder, address):
         self.name = f"node{number}"
-        self.address = f"10.77.0.{number + 1}"
+        self.address = address
         # A private /sys shows the host's network interfaces; the cgroups in it stay those of the machine.
         script = ("hostname \"$0\" && mount -t tmpfs tmpfs /dev/shm && mount --bind \"$1/hosts\" /etc/hosts && "
                   "mount --rbind /sys/fs/cgroup \"$1/cgroup\" && mount -t sysfs sysfs /sys && "
@@ -90,10 +91,11 @@ class Host:
 
 
 class Hosts:
-    """`count` hosts, node0 … at 10.77.0.1 …, on one network. A context manager."""
+    """`count` hosts, node0 … at 10.77.0.1 …, or fd77::1 … with `ipv6`, on one network. A context manager."""
 
-    def __init__(self, count):
+    def __init__(self, count, ipv6=False):
         self.count = count
+        self.ipv6 = ipv6
         self.hosts = []
 
     def __enter__(self):
@@ -120,8 +122,9 @@ class Hosts:
         """The command that starts `command` on a host."""
         return [*self.hosts[number].enter(), *map(str, command)]
 
-    def mpirun(self, ranks, options=(), tcp_subnet=SUBNET):
+    def mpirun(self, ranks, options=(), tcp_subnet=None):
         """Open MPI's mpirun on node0 with `ranks[i]` ranks on host i; the program and its arguments follow."""
+        tcp_subnet = tcp_subnet or ("net0" if self.ipv6 else SUBNET)  # Open MPI knows no subnets of IPv6
         slots = ",".join(f"{host.name}:{count}" for host, count in zip(self.hosts, ranks) if count)
         return self.on(0, [
             "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.remote_shell,
@@ -144,11 +147,13 @@ class Hosts:
             host.ip(f"link set {name}x up")
 
     def _make(self):
-        lines = ["127.0.0.1 localhost"] + [f"10.77.0.{i + 1} node{i}" for i in range(self.count)]
+        addresses = [f"fd77::{i + 1}" if self.ipv6 else f"10.77.0.{i + 1}" for i in range(self.count)]
+        lines = ["127.0.0.1 localhost"]
+        lines += [f"{address} node{i}" for i, address in enumerate(addresses)]
         (self.folder / "cgroup").mkdir()
         (self.folder / "hosts").write_text("\n".join(lines) + "\n")
-        for number in range(self.count):
-            self.hosts.append(Host(number, self.folder))
+        for number, address in enumerate(addresses):
+            self.hosts.append(Host(number, self.folder, address))
         self._join()
         self.remote_shell = self._write_remote_shell()
 
@@ -164,9 +169,12 @@ class Hosts:
                 first.ip(f"link set port{number} master net0")
                 first.ip(f"link set port{number} up")
         for host in self.hosts if others else []:
-            host.ip(f"addr add {host.address}/24 dev net0")
+            if self.ipv6:
+                host.ip(f"addr add {host.address}/64 dev net0 nodad")
+            else:
+                host.ip(f"addr add {host.address}/24 dev net0")
             host.ip("link set net0 up")
-            host.ip("route add default dev net0")
+            host.ip(f"{'-6 ' if self.ipv6 else ''}route add default dev net0")
 
     def _write_remote_shell(self):
         """A stand-in for ssh, `remote-shell [-option…] HOST COMMAND…`: mpirun starts its daemons with it."""

@@ -50,5 +50,26 @@ class SeveralHosts(launches.Launches):
                             "--interface")
 
 
+class HostsWithoutIpv4(launches.Launches):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.group = cls.enterClassContext(hosts.Hosts(2, ipv6=True))
+
+    def test_one_rank_on_each_of_two_hosts(self):
+        done = self.run_command([*self.group.mpirun([1, 1]), launches.PROGRAM, *self.arguments("ipv6")])
+        self.expect_tokens(done, "ipv6", 2)
+        self.expect_words(done, "control plane: node0 (net0 fd77::1/64), node1 (net0 fd77::2/64)")
+
+    def test_the_network_may_be_named_in_three_ways(self):
+        words = self.group.mpirun([1, 1])
+        place = words.index("btl_tcp_if_include")
+        del words[place - 1:place + 2]  # the program names it to MPI, too
+        for wanted in ("net0", "fd77::1", hosts.SUBNET_OF_IPV6):
+            with self.subTest(interface=wanted):
+                done = self.run_command([*words, launches.PROGRAM, *self.arguments("named6", "--interface", wanted)])
+                self.expect_tokens(done, "named6", 2)
+
+
 if __name__ == "__main__":
     launches.start_tests(hosts.why_not())

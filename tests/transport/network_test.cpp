@@ -14,21 +14,18 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::HasSubstr;
 
-constexpr uint32_t ip(int a, int b, int c, int d) {
-  return static_cast<uint32_t>(a) << 24 | static_cast<uint32_t>(b) << 16 | static_cast<uint32_t>(c) << 8 |
-         static_cast<uint32_t>(d);
-}
+IpAddress ip(const std::string& text) { return parse_ip_address(text).value(); }
 
-const Interface kLoopback{"lo", ip(127, 0, 0, 1), 8, false};
-const Interface kDocker{"docker0", ip(172, 17, 0, 1), 16, false};
+const Interface kLoopback{"lo", ip("127.0.0.1"), 8, false};
+const Interface kDocker{"docker0", ip("172.17.0.1"), 16, false};
 
 /// eth0 10.1.0.x with the default route, ib0 10.9.0.x, and a container bridge of the same address everywhere.
 HostNetwork host(int number) {
   return {.host = "node" + std::to_string(number),
           .interfaces = {kLoopback,
                          kDocker,
-                         {"ib0", ip(10, 9, 0, 5 + number), 24, false},
-                         {"eth0", ip(10, 1, 0, 5 + number), 24, true}}};
+                         {"ib0", ip("10.9.0." + std::to_string(5 + number)), 24, false},
+                         {"eth0", ip("10.1.0." + std::to_string(5 + number)), 24, true}}};
 }
 
 std::vector<std::string> names(const std::vector<Interface>& interfaces) {
@@ -53,7 +50,7 @@ TEST(ChooseNetwork, PassesOverABridgeThatHasTheSameAddressOnEveryHost) {
 
 TEST(ChooseNetwork, TakesEachDefaultRouteWhenNothingIsShared) {
   std::vector hosts{host(0), host(1)};
-  hosts[1].interfaces = {kLoopback, {"ens3", ip(192, 168, 7, 2), 24, true}};
+  hosts[1].interfaces = {kLoopback, {"ens3", ip("192.168.7.2"), 24, true}};
   EXPECT_EQ(names(choose_network(hosts, std::nullopt).value()), (std::vector<std::string>{"eth0", "ens3"}));
 }
 
@@ -66,7 +63,7 @@ TEST(ChooseNetwork, ObeysANameAnAddressOrASubnet) {
 
 TEST(ChooseNetwork, NamesTheHostThatLacksWhatIsWantedAndListsWhatItHas) {
   std::vector hosts{host(0), host(1)};
-  hosts[1].interfaces = {kLoopback, {"ens3", ip(192, 168, 7, 2), 24, true}};
+  hosts[1].interfaces = {kLoopback, {"ens3", ip("192.168.7.2"), 24, true}};
   const auto chosen = choose_network(hosts, "ib0");
   ASSERT_FALSE(chosen.has_value());
   EXPECT_EQ(chosen.error().kind, ErrorKind::kFailedPrecondition);
@@ -74,6 +71,31 @@ TEST(ChooseNetwork, NamesTheHostThatLacksWhatIsWantedAndListsWhatItHas) {
   EXPECT_THAT(chosen.error().message, HasSubstr("--interface"));
   hosts[1].interfaces = {kLoopback};
   EXPECT_FALSE(choose_network(hosts, std::nullopt).has_value());
+}
+
+TEST(ChooseNetwork, TakesIpv6WhereHostsHaveNothingElseAndIpv4WhereTheyHaveBoth) {
+  std::vector hosts{host(0), host(1)};
+  for (int number = 0; number < 2; ++number) {
+    hosts[number].interfaces = {{"lo", ip("::1"), 128, false},
+                                {"ib0", ip(number == 0 ? "fd09::5" : "fd09::6"), 64, false},
+                                {"eth0", ip(number == 0 ? "fd01::5" : "fd01::6"), 64, true}};
+  }
+  const auto chosen = choose_network(hosts, std::nullopt).value();
+  EXPECT_EQ(to_text(chosen[1]), "eth0 fd01::6/64");
+  EXPECT_EQ(subnet_of(chosen[1]), "fd01::/64");
+  for (const char* const wanted : {"ib0", "fd09::5", "fd09::/64", "fd09::/16"}) {
+    EXPECT_EQ(names(choose_network(hosts, wanted).value()), (std::vector<std::string>{"ib0", "ib0"})) << wanted;
+  }
+  for (int number = 0; number < 2; ++number) hosts[number].interfaces.push_back(host(number).interfaces[2]);
+  EXPECT_EQ(to_text(choose_network(hosts, std::nullopt).value()[1]), "ib0 10.9.0.6/24");
+}
+
+TEST(ChooseNetwork, DoesNotTakeAddressesOfTwoFamiliesForOneNetwork) {
+  std::vector hosts{host(0), host(1)};
+  hosts[0].interfaces = {{"eth0", ip("10.1.0.5"), 0, true}};
+  hosts[1].interfaces = {{"eth0", ip("fd01::5"), 0, true}, {"eth1", ip("10.2.0.5"), 0, false}};
+  EXPECT_EQ(names(choose_network(hosts, std::nullopt).value()), (std::vector<std::string>{"eth0", "eth1"}));
+  EXPECT_EQ(find_interface(hosts[1].interfaces, "0.0.0.0/0")->name, "eth1");
 }
 
 TEST(FindInterface, ComparesWholeNames) {
@@ -84,7 +106,11 @@ TEST(FindInterface, ComparesWholeNames) {
 TEST(Interfaces, TravelAsALine) {
   const HostNetwork one = host(3);
   EXPECT_EQ(parse_interfaces(to_line(one.interfaces)).value(), one.interfaces);
-  EXPECT_EQ(parse_interfaces("eth0 x 24 0").error().kind, ErrorKind::kFailedPrecondition);
+  const std::vector<Interface> ipv6 = {{"eth0", ip("fd01::5"), 64, true}};
+  EXPECT_EQ(parse_interfaces(to_line(ipv6)).value(), ipv6);
+  for (const char* line : {"eth0 x 24 0", "eth0 10.1.0.5 33 0", "eth0 10.1.0.5", "eth0 fd01::5 129 0"}) {
+    EXPECT_EQ(parse_interfaces(line).error().kind, ErrorKind::kFailedPrecondition) << line;
+  }
   EXPECT_THAT(own_interfaces(), Contains(Field(&Interface::address, kLoopback.address)));
 }
 

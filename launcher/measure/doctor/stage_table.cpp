@@ -1,6 +1,5 @@
 #include "launcher/measure/doctor/stage_table.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -26,14 +25,11 @@ constexpr int kPeriodMs = 200;                              // between two signs
 constexpr auto kSilence = std::chrono::milliseconds(2500);  // a loaded machine may delay a few signs
 
 /// A destination of signs: an abstract Unix name or an address.
-struct Target {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-};
+using Target = transport::SocketAddress;
 
 Target local_target(const std::string& job) {
   Target target;
-  auto& address = reinterpret_cast<sockaddr_un&>(target.address);
+  auto& address = reinterpret_cast<sockaddr_un&>(target.storage);
   address.sun_family = AF_UNIX;
   const std::string name = fmt::format("lockstep-doctor-{}-{:016x}", geteuid(), Fingerprint().add(job).value());
   std::memcpy(address.sun_path + 1, name.data(), name.size());  // a zero byte in front: no file
@@ -41,17 +37,22 @@ Target local_target(const std::string& job) {
   return target;
 }
 
-Target network_target(uint32_t host, uint16_t port) {
-  Target target;
-  auto& address = reinterpret_cast<sockaddr_in&>(target.address);
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(host);
-  address.sin_port = htons(port);
-  target.size = sizeof(sockaddr_in);
-  return target;
+int open_socket(int family) { return ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+
+/// Of IPv6 and IPv4, or of IPv4 alone where the system has no other.
+int open_network_socket() {
+  const int socket = open_socket(AF_INET6);
+  if (socket < 0) return open_socket(AF_INET);
+  const int off = 0;
+  setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  return socket;
 }
 
-int open_socket(int family) { return ::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+bool serves_both(int socket) {
+  int family = AF_INET;
+  socklen_t size = sizeof family;
+  return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_INET6;
+}
 
 }  // namespace
 
@@ -123,10 +124,10 @@ StageBeacon::StageBeacon(StageTable& board, int rank, const std::string& job)
     : board_(board), rank_(rank), sockets_(std::make_unique<Sockets>()) {
   const Target meeting = local_target(job);
   sockets_->local = open_socket(AF_UNIX);
-  sockets_->network = open_socket(AF_INET);
+  sockets_->network = open_network_socket();
   if (rank == 0) {
     // The name may belong to another job of the same name, which then receives its own ranks' signs.
-    if (bind(sockets_->local, reinterpret_cast<const sockaddr*>(&meeting.address), meeting.size) != 0) {
+    if (bind(sockets_->local, meeting.get(), meeting.size) != 0) {
       close(std::exchange(sockets_->local, -1));
     }
   } else {
@@ -148,17 +149,18 @@ void StageBeacon::announce(int stage) {
 }
 
 std::string StageBeacon::listen() {
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof(any);
   const int socket = sockets_->network;
-  if (bind(socket, reinterpret_cast<const sockaddr*>(&any), size) != 0) return "";
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&any), &size) != 0) return "";
+  const auto all = transport::parse_ip_address(serves_both(socket) ? "::" : "0.0.0.0");
+  transport::SocketAddress any = transport::socket_address(*all, /*port=*/0);
+  if (bind(socket, any.get(), any.size) != 0) return "";
+  if (getsockname(socket, any.get(), &any.size) != 0) return "";
   std::random_device random;
   std::lock_guard lock(sockets_->mutex);
   sockets_->token = static_cast<uint64_t>(random()) << 32 | random();
-  std::string told = fmt::format("{} {}", sockets_->token, ntohs(any.sin_port));
-  for (const transport::Interface& own : transport::own_interfaces()) told += fmt::format(" {}", own.address);
+  std::string told = fmt::format("{} {}", sockets_->token, any.port());
+  for (const transport::Interface& own : transport::own_interfaces()) {
+    told += fmt::format(" {}", to_text(own.address));
+  }
   return told;
 }
 
@@ -169,7 +171,12 @@ void StageBeacon::add_targets(const std::string& told) {
   if (!(words >> token >> port)) return;
   std::lock_guard lock(sockets_->mutex);
   sockets_->token = token;
-  for (uint32_t host = 0; words >> host;) sockets_->targets.push_back(network_target(host, port));
+  for (std::string host; words >> host;) {
+    const auto address = transport::parse_ip_address(host);
+    if (!address) return;
+    sockets_->targets.push_back(serves_both(sockets_->network) ? transport::dual_socket_address(*address, port)
+                                                               : transport::socket_address(*address, port));
+  }
 }
 
 /// A sign that cannot be delivered is lost; the next one follows soon.
@@ -177,9 +184,8 @@ void StageBeacon::send() {
   std::lock_guard lock(sockets_->mutex);
   const std::string text = fmt::format("{} {} {}", sockets_->token, rank_, stage_.load());
   for (const Target& target : sockets_->targets) {
-    const int socket = target.address.ss_family == AF_UNIX ? sockets_->local : sockets_->network;
-    ::sendto(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-             reinterpret_cast<const sockaddr*>(&target.address), target.size);
+    const int socket = target.storage.ss_family == AF_UNIX ? sockets_->local : sockets_->network;
+    ::sendto(socket, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL, target.get(), target.size);
   }
 }
 
