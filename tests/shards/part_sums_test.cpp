@@ -38,25 +38,7 @@ TEST(CompareSums, FindsThatTheRanksPartsMakeTheWholeAtEveryDegree) {
 
 TEST(CompareSums, NamesTensorAndRankOfABitThatChangedInAnySlice) {
   for (const auto& spec : {tiny_spec(), uneven_spec()}) {
-    const WeightSums expected = whole_sums(spec);
-    for (const int ranks : {2, 3}) {
-      const SummedRanks all(spec, ranks, true);
-      const SummedModel right = all.read_all();
-      int32_t tensor = 0;
-      for (const auto& [name, shape] : all.tensors()) {
-        for (int rank = 0; rank < ranks; ++rank) {
-          if (!all.holds(rank, tensor)) continue;
-          SCOPED_TRACE(name + " on rank " + std::to_string(rank));
-          SummedModel model = right;
-          model.sums[static_cast<size_t>(rank)] = all.read(rank, FlippedWeights(name));
-          EXPECT_EQ(compare_sums(model, &expected).suspect, tensor);
-          const auto differing = differing_parts(model, tensor, all.again(right, tensor), &expected.tensors.at(name));
-          EXPECT_FALSE(differing.empty());
-          EXPECT_THAT(differing, Each(Field(&DifferingPart::rank, rank)));
-        }
-        ++tensor;
-      }
-    }
+    for (const int ranks : {2, 3}) expect_flipped_bits_are_named(SummedRanks(spec, ranks, true), whole_sums(spec));
   }
 }
 

@@ -1,6 +1,7 @@
 // Ranks that sum what they read of a model of random weights, with and without a flipped bit.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "runtime/graph/passes.h"
@@ -93,6 +94,25 @@ inline checkpoint::WeightSums whole_sums(const checkpoint::ModelSpec& spec) {
         whole_sum(model, tensor++, checkpoint::SummedKind::kFloat32).value().sum;
   }
   return sums;
+}
+
+/// Flips a bit of each tensor on each rank in turn, and expects that `compare_sums` suspects the tensor and
+/// `differing_parts` names the rank.
+inline void expect_flipped_bits_are_named(const SummedRanks& all, const checkpoint::WeightSums& expected) {
+  const SummedModel right = all.read_all();
+  for (int32_t tensor = 0; const auto& [name, shape] : all.tensors()) {
+    for (int rank = 0; rank < all.size(); ++rank) {
+      if (!all.holds(rank, tensor)) continue;
+      SCOPED_TRACE(name + " on rank " + std::to_string(rank) + " of " + std::to_string(all.size()));
+      SummedModel model = right;
+      model.sums[static_cast<size_t>(rank)] = all.read(rank, FlippedWeights(name));
+      EXPECT_EQ(compare_sums(model, &expected).suspect, tensor);
+      const auto differing = differing_parts(model, tensor, all.again(right, tensor), &expected.tensors.at(name));
+      EXPECT_FALSE(differing.empty());
+      EXPECT_THAT(differing, ::testing::Each(::testing::Field(&DifferingPart::rank, rank)));
+    }
+    ++tensor;
+  }
 }
 
 }  // namespace lockstep::shards
