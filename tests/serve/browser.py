@@ -47,19 +47,27 @@ class Element:
         return self.browser.command("GET", f"{self.path}/attribute/{name}")
 
 
+def start_driver(tries=5):
+    """(a chromedriver, its port). It chooses a port of IPv6, and ends where that is not free for IPv4."""
+    for _ in range(tries):
+        driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  stdin=subprocess.DEVNULL, text=True)
+        said = []
+        for line in driver.stdout:
+            if "started successfully on port" in line:
+                return driver, int(line.rstrip(".\n").rsplit(" ", 1)[1])
+            said.append(line)
+        driver.wait()
+        driver.stdout.close()
+    raise AssertionError(f"chromedriver ended {tries} times, at last with: {''.join(said)}")
+
+
 class Browser:
     """One window. Ends the browser and its driver with the block."""
 
     def __init__(self, width=1280, height=900):
         self.profile = tempfile.TemporaryDirectory()
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                       stdin=subprocess.DEVNULL, text=True)
-        for line in self.driver.stdout:
-            if "started successfully on port" in line:
-                self.port = int(line.rstrip(".\n").rsplit(" ", 1)[1])
-                break
-        else:
-            raise AssertionError("found no port in the words of chromedriver, expected one")
+        self.driver, self.port = start_driver()
         # The profile's folder is the test's own; without it two browsers of a user disturb each other.
         arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
                      f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}"]
