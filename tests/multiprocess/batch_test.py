@@ -50,11 +50,11 @@ def write_model(folder):
     (folder / "config.json").write_text(json.dumps(CONFIG))
 
 
-def write_jobs(path):
+def write_jobs(path, rows):
     """Greedy rows, rows sampled by their place or by their own seed, and one that does not fit."""
     rng = random.Random(6)
     with open(path, "w", encoding="utf-8") as file:
-        for row in range(ROWS):
+        for row in range(rows):
             job = {"id": f"row-{row}", "ids": [rng.randrange(3, VOCABULARY) for _ in range(rng.randrange(1, 30))]}
             if row % 3 > 0:
                 job.update(do_sample=True, temperature=1.5)
@@ -66,6 +66,8 @@ def write_jobs(path):
 
 
 class BatchJob(unittest.TestCase):
+    rows = ROWS
+
     @classmethod
     def setUpClass(cls):
         cls.shared = tempfile.TemporaryDirectory()
@@ -74,12 +76,12 @@ class BatchJob(unittest.TestCase):
         cls.model.mkdir()
         write_model(cls.model)
         cls.jobs = pathlib.Path(cls.shared.name) / "jobs.jsonl"
-        write_jobs(cls.jobs)
+        write_jobs(cls.jobs, cls.rows)
         out = pathlib.Path(cls.shared.name) / "whole.jsonl"
         code, _, stderr = program.run("generate", *cls.options(), "--output", out, "--launch", "threads")
         assert code == 0, stderr
         cls.whole = out.read_text()
-        assert len(cls.whole.splitlines()) == ROWS
+        assert len(cls.whole.splitlines()) == cls.rows
 
     @classmethod
     def options(cls):
@@ -148,23 +150,28 @@ class BatchJob(unittest.TestCase):
 
 
 class KilledJob(BatchJob):
+    rows = 5 * ROWS  # more than the starts before the last can finish
+
     def test_loses_and_doubles_nothing_however_often_it_is_killed_at_whatever_degree(self):
         rng = random.Random(11)
-        starts = [(1, False), (2, True), (3, False), (3, True), (2, False)]
+        starts, killed = [(1, False), (2, True), (3, False), (3, True), (2, False)], 0
         for ranks, by_mpirun in starts:
             before = self.journal_bytes()
             process = self.start(self.command(ranks, by_mpirun))
             self.wait_for_growth(process, before)
             time.sleep(rng.uniform(0.0, 0.03))
             running = self.ranks()
-            victims = rng.choice([[0], [ranks - 1], list(range(ranks))])
+            # Threads are one process.
+            victims = rng.choice([[0], [ranks - 1], list(range(ranks))]) if by_mpirun else [0]
+            was_running = process.poll() is None
             for rank in victims:
                 if rank in running:
                     jobs.signal_if_there(running[rank])
             if len(victims) > 1 and process.poll() is None:
                 process.kill()
-            process.wait(timeout=jobs.DEADLINE)
+            killed += was_running and process.wait(timeout=jobs.DEADLINE) != 0
             self.end(process)
+        self.assertGreaterEqual(killed, 3, self.text())
         self.assertEqual(self.start(self.command(2, False)).wait(timeout=jobs.DEADLINE), 0, self.text())
         self.expect_whole()
 

@@ -247,13 +247,14 @@ class BadInput(program.Folder):
                 self.expect_refusal(code, *words, arguments=arguments)
 
     def test_singletons_instead_of_ranks_are_told_apart_from_a_launch(self):
-        self.expect_refusal(4, "2", arguments=("--model", program.MODEL, "--prompt", "hello", "--max-new-tokens", "2"),
+        self.expect_refusal(4, "does not fit this program's MPI", "found MPI rank 0 of 1, expected rank 0 of 2",
+                            arguments=("--model", program.MODEL, "--prompt", "hello", "--max-new-tokens", "2"),
                             environment={"PMI_SIZE": "2", "PMI_RANK": "0"})
 
     def test_an_output_that_cannot_be_written_is_refused_before_the_work(self):
-        code, _, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "hello", "--json",
-                                      "/nonexistent/out.json")
-        self.assertEqual(code, 2)
+        code, stdout, stderr = program.run("generate", "--model", program.MODEL, "--prompt", "hello", "--json",
+                                           "/nonexistent/out.json")
+        self.assertEqual((code, stdout), (2, ""))
         self.assertIn("/nonexistent/out.json", stderr)
 
     def test_damaged_weights_are_named_with_what_was_expected(self):

@@ -106,9 +106,13 @@ class Options(WithOptions):
                 self.assertEqual(self.tokens_of(*self.PROMPT, *self.GREEDY, "--context-length-estimate", chunks), alone)
 
     def test_a_prompt_for_several_rows_is_prefilled_once(self):
-        prompt = [list(range(40, 60))] * 5
-        answer = self.answer_of("--ids-file", self.ids_file(prompt), *self.GREEDY, "--max-new-tokens", 6, threads=2)
+        prompt, trace = list(range(40, 60)), self.folder / "trace.json"
+        answer = self.answer_of("--ids-file", self.ids_file([prompt] * 5), *self.GREEDY, "--max-new-tokens", 6,
+                                "--trace", trace, threads=2)
         self.assertEqual(len({tuple(tokens) for tokens in answer["sequences"]}), 1)
+        steps = [event for event in json.loads(trace.read_text())["traceEvents"]
+                 if event.get("cat") == "step" and event["name"] == "prefill" and event["pid"] == 0]
+        self.assertIn(sum(step["args"]["rows"] for step in steps), range(len(prompt), 2 * len(prompt)), steps)
 
     def test_a_window_counts_only_where_it_is_shorter_than_the_text(self):
         alone = self.tokens_of(*self.PROMPT, *self.GREEDY)

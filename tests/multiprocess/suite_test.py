@@ -127,10 +127,15 @@ class Suite(unittest.TestCase):
             self.assertRegex(ran.stderr, f"python3 .*tools/suite/suite.py --program={program} .*--only=decode")
 
     def test_options_of_a_suite_want_one(self):
-        for words in (["--quick"], ["--suite", "gpu"], ["--suite", "cpu", "--only", "speed", "--out", str(self.folder)]):
+        for words, refusal in (
+            (["--quick"], "--quick requires --suite"),
+            (["--suite", "gpu"], "--suite: gpu not in {cpu}"),
+            (["--suite", "cpu", "--only", "speed", "--out", str(self.folder)], "--only: found speed, expected one of "),
+        ):
             ran = subprocess.run([PROGRAM, "bench", *words], env=os.environ, capture_output=True, text=True, timeout=60,
                                  check=False)
             self.assertEqual(ran.returncode, 2, words)
+            self.assertIn(refusal, ran.stderr)
 
 
 if __name__ == "__main__":

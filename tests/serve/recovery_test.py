@@ -119,6 +119,18 @@ def transcripts(streams):
     return {name: stream.transcript() for name, stream in streams.items()}
 
 
+def answers(streams):
+    """Their transcripts, none of which is a failure."""
+    found = transcripts(streams)
+    for name, transcript in found.items():
+        assert isinstance(transcript, dict), f"{name}: {transcript}"
+    return found
+
+
+def greedy_answer(server):
+    return answers(begin_all(server, ["greedy"]))["greedy"]
+
+
 def serve(ranks, *words, silence=PATIENCE):
     return served.Served(PROGRAM, MODEL, "--tp", ranks, "--silence-s", silence, *SIZES, *words)
 
@@ -141,10 +153,11 @@ class Recovery(unittest.TestCase):
         return pid
 
     def kill_if_there(self, server, rank):
-        """Kills a rank at a moment at which it may end by itself, or has not begun."""
+        """Kills a rank at a moment at which it may end by itself, or has not begun. Returns whether it was there."""
         pid = served.ranks_below(server.process.pid).get(rank)
         if pid is not None:
             served.signal_if_there(pid)
+        return pid is not None
 
     def expect_same(self, server, streams, expected, what):
         found = transcripts(streams)
@@ -166,9 +179,7 @@ class Recovery(unittest.TestCase):
     def serving_again(self, restarts):
         """A server of two ranks and its answers; afterwards it has restarted, and serves again."""
         with serve(2, silence=SILENCE) as server:
-            expected = transcripts(begin_all(server))
-            for name, transcript in expected.items():
-                self.assertIsInstance(transcript, dict, f"{name}: {transcript}")
+            expected = answers(begin_all(server))
             yield server, expected
             self.assertTrue(self.is_ready(server))
             found = status(server)
@@ -216,7 +227,7 @@ class Recovery(unittest.TestCase):
 
     def test_the_number_of_ranks_changes_while_clients_stream(self):
         with serve(2) as server:
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
             for ranks in (3, 1, 2):
                 streams = begin_all(server)
                 self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
@@ -233,7 +244,7 @@ class Recovery(unittest.TestCase):
 
     def test_a_change_of_the_ranks_may_meet_a_loss_or_fail(self):
         with serve(2) as server:
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
             with self.subTest("a rank is lost while others load"):
                 for delay in (0.0, 0.2, 0.4):
                     streams = begin_all(server)
@@ -267,7 +278,7 @@ class Recovery(unittest.TestCase):
             if subprocess.run([*before, "true"], capture_output=True, check=False).returncode != 0:
                 self.skipTest("this machine refuses mount namespaces")
             with served.Served(PROGRAM, MODEL, "--tp", 2, "--silence-s", PATIENCE, *SIZES, before=before) as server:
-                expected = transcripts(begin_all(server))
+                expected = answers(begin_all(server))
                 for ranks in (3, 1):
                     streams = begin_all(server)
                     self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
@@ -285,7 +296,7 @@ class Recovery(unittest.TestCase):
 
     def test_ranks_that_find_no_memory_beside_others_start_after_those(self):
         with serve(2, "--fault", "rank=2,phase=load,kind=memory") as server:  # a rank that only three ranks have
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
             streams = begin_all(server)
             self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
             code, answer = server.post("/admin/degree", {"tp": 3, "wait": True})
@@ -296,23 +307,25 @@ class Recovery(unittest.TestCase):
 
     def test_ranks_that_are_threads_of_one_process_start_again(self):
         with serve(2, "--launch", "threads") as server:
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
             self.interrupted(server, expected, 0, 10)  # the process of all
             self.assertEqual([rank["state"] for rank in status(server)["ranks"]], ["ready", "ready"])
 
     def test_a_rank_may_die_at_every_moment_of_a_start(self):
         with serve(2, "--max-restarts", 50) as server:
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
+            delays, killed = range(0, 500, 50), 0  # ms: a start takes about 400
             for rank in (0, 1):
-                for delay in range(0, 500, 50):  # ms: a start takes about 400
+                for delay in delays:
                     streams = begin_all(server)
                     self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 8))
                     self.kill(server, 1)
                     self.assertTrue(served.until(lambda: "starts the ranks again" in server.said().rsplit("serves again", 1)[-1]))
                     time.sleep(delay / 1000)
-                    self.kill_if_there(server, rank)
+                    killed += self.kill_if_there(server, rank)
                     self.expect_same(server, streams, expected, f"rank {rank} after {delay} ms of a start")
                     self.assertTrue(self.is_ready(server))
+            self.assertGreaterEqual(killed, len(delays))  # of twice as many
 
     def test_nothing_is_left_of_a_hundred_restarts(self):
         def resident():
@@ -322,15 +335,14 @@ class Recovery(unittest.TestCase):
             return sorted(pathlib.Path("/dev/shm").glob("*lockstep*"))
 
         with serve(2) as server:
-            expected = Stream(server, *REQUESTS["greedy"])
-            expected.join(served.DEADLINE)
+            expected = greedy_answer(server)
             before, samples = shared(), []
             for restart in range(100):
                 stream = Stream(server, *REQUESTS["greedy"])
                 self.assertTrue(served.until(lambda: stream.tokens() >= 3))
                 self.kill(server, restart % 2)
                 stream.join(served.DEADLINE)
-                self.assertEqual(stream.transcript(), expected.transcript(), server.said()[-3000:])
+                self.assertEqual(stream.transcript(), expected, server.said()[-3000:])
                 self.assertTrue(self.is_ready(server))
                 samples.append((resident(), len(list(pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir())),
                                 len(list(pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()))))
@@ -379,7 +391,7 @@ class Recovery(unittest.TestCase):
             endpoint, program = pathlib.Path(folder, "endpoint.json"), pathlib.Path(folder, "lockstep")
             with served.Served(program, MODEL, "--tp", 2, "--silence-s", PATIENCE, *SIZES,
                                "--endpoint-file", endpoint) as server:
-                expected = transcripts(begin_all(server))
+                expected = answers(begin_all(server))
                 streams = begin_all(server)
                 self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
                 shutil.copy2(program, f"{program}.new")
@@ -396,7 +408,7 @@ class Recovery(unittest.TestCase):
 
     def test_a_server_that_may_shrink_goes_on_with_one_rank_less(self):
         with serve(3, "--on-lost-rank", "shrink") as server:
-            expected = transcripts(begin_all(server))
+            expected = answers(begin_all(server))
             for rank, left in ((2, 2), (0, 1), (0, 1)):
                 self.interrupted(server, expected, rank, 10)
                 self.assertEqual(status(server)["tp"], left)
@@ -413,25 +425,23 @@ class Recovery(unittest.TestCase):
 
     def test_a_request_survives_a_rank_that_dies_again_and_again(self):
         with serve(2) as server:
-            expected = Stream(server, *REQUESTS["greedy"])
-            expected.join(served.DEADLINE)
+            expected = greedy_answer(server)
         with serve(2, "--max-restarts", 1, "--fault", "rank=1,phase=decode,kind=kill,step=16") as server:
             stream = Stream(server, *REQUESTS["greedy"])
             stream.join(served.DEADLINE)
-            self.assertEqual(stream.transcript(), expected.transcript(), server.said())
+            self.assertEqual(stream.transcript(), expected, server.said())
             self.assertGreaterEqual(status(server)["restarts"], 3)
 
     def test_a_term_signal_while_the_ranks_start_lets_open_requests_end(self):
         with serve(2, "--drain-s", served.DEADLINE) as server:
-            expected = Stream(server, *REQUESTS["greedy"])
-            expected.join(served.DEADLINE)
+            expected = greedy_answer(server)
             stream = Stream(server, *REQUESTS["greedy"])
             self.assertTrue(served.until(lambda: stream.tokens() > 5))
             self.kill(server, 0)
             self.assertTrue(served.until(lambda: server.get("/health")[1]["state"] == "recovering"))
             server.process.send_signal(signal.SIGTERM)
             stream.join(served.DEADLINE)
-            self.assertEqual(stream.transcript(), expected.transcript(), server.said())
+            self.assertEqual(stream.transcript(), expected, server.said())
             self.assertEqual(server.process.wait(served.DEADLINE), 0, server.said())
 
 
@@ -459,7 +469,7 @@ class RandomKills(Recovery):
         drawn, pauses = random.Random(SEED), {}
         for ranks in self.RANKS:
             with serve(ranks, "--max-restarts", 50, silence=SILENCE) as server:
-                expected = transcripts(begin_all(server))
+                expected = answers(begin_all(server))
                 for _ in range(self.COUNT // len(self.RANKS)):
                     number, longest = self.interrupt(server, expected, drawn, ranks)
                     pauses.setdefault((ranks, number), []).append(longest)

@@ -5,7 +5,6 @@
 The model is tiny and random, so that there are as many requests as possible. Its clients draw from fixed seeds.
 """
 import collections
-import http.client
 import json
 import os
 import pathlib
@@ -110,7 +109,7 @@ class Run:
         name = "known" if kind == self.ask_known else kind.__name__
         try:
             kind(client)
-        except (AssertionError, OSError, ValueError, KeyError, http.client.HTTPException) as failure:
+        except Exception as failure:  # noqa: BLE001  none may be lost with its thread
             with self.lock:
                 self.failures.append(f"{name} of client {client.number}: {failure!r}"[:2000])
         with self.lock:
