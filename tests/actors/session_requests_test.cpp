@@ -99,6 +99,8 @@ TEST(SessionRequests, StreamsWhatAChooserIsCertainOf) {
       beams({.prompts = {prompt(9, 1), prompt(3, 2)}, .choices = 9, .streams = true, .permutes = false});
   run(test, {request_with(1, guided, 12)}, sink, /*size=*/2);
   EXPECT_EQ(guided->mistakes(), 0);
+  EXPECT_EQ(guided->made(), 9);
+  EXPECT_FALSE(guided->streamed().empty());
   EXPECT_EQ(sink.answer(RequestId(1)).tokens, guided->streamed());
 }
 

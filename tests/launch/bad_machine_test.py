@@ -47,15 +47,17 @@ class BadMachine(launches.Launches):
         """The finished run of two processes on a machine of its own that the shell command `change` has changed."""
         program = [launches.PROGRAM, *self.arguments(name, *more, tokens=tokens)]
         program += ["--launch", "processes", "--tp", str(ranks)] if ranks > 1 else []
-        words = ["unshare", *namespaces, "sh", "-c", f"{change}\nexec {shlex.join(program)}"]
+        words = ["unshare", *namespaces, "sh", "-c", f"{change} || exit 99\nexec {shlex.join(program)}"]
         return self.run_command(words)
 
     def run_command_on_full_disk(self, folder, *words):
-        """The finished command, whose `folder` has no room beyond what it had; the last words are its contents."""
+        """(the finished command, the files that `folder` then has): it has no room beyond what it had."""
         pathlib.Path(f"{folder}.before").mkdir()
         command = shlex.join(map(str, (launches.PROGRAM, *words)))
-        script = FULL_DISK.format(shlex.quote(str(folder))) + f"{command}; code=$?; ls {shlex.quote(str(folder))}; exit $code"
-        return self.run_command(["unshare", "--mount", "sh", "-c", script])
+        script = FULL_DISK.format(shlex.quote(str(folder))) + f"{command}; code=$?; echo; echo files:; "
+        script += f"cd {shlex.quote(str(folder))} && find . -type f | sort; exit $code"
+        done = self.run_command(["unshare", "--mount", "sh", "-c", script])
+        return done, done.stdout.rpartition("\nfiles:\n")[2].split()
 
     def expect_error(self, done, code, *words):
         self.assertEqual(done.returncode, code, done.stdout)
@@ -128,21 +130,22 @@ class BadMachine(launches.Launches):
         one = ("generate", *model, "--launch", "threads", "--max-new-tokens", 4, "--ids-file", self.folder / "prompts.json")
         job = ("generate", *model, "--launch", "threads", "--no-do-sample", "--prompts-file", jobs)
         for name, code, words, left in (
-                ("sums", 2, lambda folder: ("verify", "--model", folder / "model", "--write"), "fill model"),
-                ("copy", 2, lambda folder: ("quantise", *model, "--weights", "q4:32", "--out", folder / "q4"), "fill q4"),
-                ("json", 2, lambda folder: (*one, "--json", folder / "answer.json"), "fill"),
-                ("trace", 2, lambda folder: (*one, "--trace", folder / "trace.json"), "fill"),
-                ("answers", 2, lambda folder: (*job, "--output", folder / "answers.jsonl"), "fill"),
+                ("sums", 2, lambda folder: ("verify", "--model", folder / "model", "--write"),
+                 ["./fill", "./model/config.json", "./model/model.safetensors"]),
+                ("copy", 2, lambda folder: ("quantise", *model, "--weights", "q4:32", "--out", folder / "q4"), ["./fill"]),
+                ("json", 2, lambda folder: (*one, "--json", folder / "answer.json"), ["./fill"]),
+                ("trace", 2, lambda folder: (*one, "--trace", folder / "trace.json"), ["./fill"]),
+                ("answers", 2, lambda folder: (*job, "--output", folder / "answers.jsonl"), ["./fill"]),
                 ("journal", 4, lambda folder: (*job, "--output", self.folder / "rows.jsonl", "--journal", folder / "journal"),
-                 "fill journal")):
+                 ["./fill", "./journal/rows.journal"])):
             folder = self.folder / f"full-{name}"
             folder.mkdir()
             if name == "sums":
                 shutil.copytree(self.model, folder / "model")
             with self.subTest(name):
-                done = self.run_command_on_full_disk(folder, *words(folder))
+                done, files = self.run_command_on_full_disk(folder, *words(folder))
                 self.expect_error(done, code, "No space left on device", "make room")
-                self.assertTrue(" ".join(done.stdout.split()).endswith(left), done.stdout)
+                self.assertEqual(files, left)
         self.assertFalse((self.folder / "rows.jsonl").exists())
 
     def test_a_server_of_few_files_outlives_a_crowd_of_connections(self):

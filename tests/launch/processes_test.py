@@ -80,6 +80,8 @@ class Processes(launches.Launches):
         done, records = self.run_ranks("fails", 2, "--fault", "rank=1,phase=load,kind=fail")
         self.assertEqual(self.record(records, 1)["code"], self.record(records, 0)["code"], done.stdout)
         self.assertEqual(done.returncode, self.record(records, 1)["code"])
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.expect_words(done, "rank 1 failed in load, as --fault asked")
         self.assertNotIn("found its process ended", done.stdout)
 
     def test_a_frozen_rank_is_lost_after_its_silence(self):

@@ -35,6 +35,7 @@ class Suite(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertNotIn("FAILED", done.stdout)
         self.assertEqual(done.stdout.count("[  PASSED  ]"), sum(ranks), done.stdout)
+        self.assertNotIn("[  PASSED  ] 0 tests", done.stdout)
 
     def test_two_hosts(self):
         with hosts.Hosts(2) as group:

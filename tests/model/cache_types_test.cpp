@@ -43,7 +43,7 @@ class CacheTypes : public ::testing::TestWithParam<std::string> {
   static void expect_same(const std::vector<RowAnswer>& found, const std::vector<RowAnswer>& expected) {
     for (size_t row = 0; row < expected.size(); ++row) {
       EXPECT_EQ(found[row].tokens, expected[row].tokens) << "row " << row;
-      EXPECT_TRUE(found[row].logits == expected[row].logits) << "row " << row;
+      EXPECT_TRUE(same_bits(found[row].logits, expected[row].logits)) << "row " << row;
     }
   }
 

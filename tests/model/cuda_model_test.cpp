@@ -75,9 +75,9 @@ class InvarianceOnCuda : public ::testing::TestWithParam<std::tuple<OddModel, DT
       for (size_t row = 0; row < rows.size(); ++row) {
         const RowAnswer& found = answer.value().rows[row];
         EXPECT_EQ(found.tokens, whole[row].tokens) << "request " << row;
+        ASSERT_FALSE(whole[row].logits.empty());
         ASSERT_EQ(found.logits.size(), whole[row].logits.size());
-        const auto bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
-        EXPECT_TRUE(std::ranges::equal(found.logits, whole[row].logits, bits)) << "logits of request " << row;
+        EXPECT_TRUE(same_bits(found.logits, whole[row].logits)) << "logits of request " << row;
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/engine.h"
+#include "tests/model/gate.h"
 #include "tests/model/golden.h"
 #include "tests/model/request_kinds.h"
 
@@ -186,11 +187,14 @@ TEST_F(DeliveredTokens, AreRefusedWhereNoEngineMakesThem) {
 TEST_F(DeliveredTokens, OfAnAbandonedRequestAreKnownToBe) {
   Request endless = requests_of(golden_, model_, /*with_code=*/false).front();
   endless.config.max_new_tokens = 40;
+  const auto gate = std::make_shared<Gate>(endless.prompt.ids.size() + 3);
+  endless.processors = {gate};
   RequestHandle handle = engine_->submit(endless).value();
   EXPECT_FALSE(handle.is_abandoned());
   group_->fail({ErrorKind::kResourceExhausted, "[test] no memory"});
-  const auto answers = handle.wait();
-  EXPECT_EQ(handle.is_abandoned(), !answers.has_value());  // it may have been quicker
+  gate->open();
+  EXPECT_FALSE(handle.wait().has_value());
+  EXPECT_TRUE(handle.is_abandoned());
 }
 
 }  // namespace

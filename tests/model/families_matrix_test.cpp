@@ -85,7 +85,7 @@ class FamilyMatrix : public ::testing::TestWithParam<ModelAndRanks> {
     options.logits = actors::Logits::kWanted;
     const auto answers = run_rows(model.path(), options, rows);
     ASSERT_TRUE(answers.has_value()) << answers.error().message;
-    expect_golden(golden_, answers.value().rows);
+    expect_golden(golden_, rows, answers.value().rows);
   }
 
   const Golden golden_ = read_golden(LOCKSTEP_GOLDENS_DIR, std::get<0>(GetParam()));

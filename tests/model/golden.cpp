@@ -154,20 +154,28 @@ void record_quantised(const Golden& golden, const char* backend) {
 
 double largest_difference(const float* a, const float* b, size_t count) {
   double largest = 0.0;
-  for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+  for (size_t i = 0; i < count; ++i) {
+    const double here = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (std::isnan(here)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, here);
+  }
   return largest;
 }
 
-void expect_golden(const Golden& golden, const std::vector<RowAnswer>& answers) {
+void expect_golden(const Golden& golden, const std::vector<Row>& rows, const std::vector<RowAnswer>& answers,
+                   Compared compared) {
   ASSERT_EQ(answers.size(), golden.prompts.size());
+  ASSERT_EQ(rows.size(), answers.size());
   for (size_t row = 0; row < answers.size(); ++row) {
     SCOPED_TRACE(::testing::Message() << "row " << row);
     const RowAnswer& answer = answers[row];
-    // A row may have been continued less far than the golden goes.
+    // A row may be continued less far than the golden goes.
+    ASSERT_EQ(answer.tokens.size(), static_cast<size_t>(rows[row].parameters.max_new_tokens));
     ASSERT_LE(answer.tokens.size(), golden.tokens[row].size());
     EXPECT_THAT(answer.tokens, ::testing::ElementsAreArray(golden.tokens[row].data(), answer.tokens.size()));
     EXPECT_EQ(answer.reason, generation::FinishReason::kLength);
-    if (answer.logits.empty()) continue;
+    if (compared == Compared::kTokens) continue;
+    ASSERT_EQ(answer.logits.size(), answer.tokens.size() * golden.logits[row].front().size());
     for (size_t kept = 0; kept < golden.logit_steps.size(); ++kept) {
       const size_t step = golden.logit_steps[kept], vocabulary = golden.logits[row][kept].size();
       // Logits after a wrong token are of another text.

@@ -79,10 +79,13 @@ void record(const Golden& golden, const Support& support);
 /// The same of a test of a quantised checkpoint, on a backend.
 void record_quantised(const Golden& golden, const char* backend);
 
-/// The largest difference of two arrays.
+/// The largest difference of two arrays; infinite where it is no number.
 double largest_difference(const float* a, const float* b, size_t count);
 
-/// Expects the golden's tokens of every row and, where the answers hold logits, its logits.
-void expect_golden(const Golden& golden, const std::vector<RowAnswer>& answers);
+enum class Compared { kTokens, kTokensAndLogits };
+
+/// Expects the golden's tokens, as many as each of `rows` asks for, and its logits.
+void expect_golden(const Golden& golden, const std::vector<Row>& rows, const std::vector<RowAnswer>& answers,
+                   Compared compared = Compared::kTokensAndLogits);
 
 }  // namespace lockstep::model

@@ -71,7 +71,7 @@ TEST_P(Int8Model, GivesTheSameBitsHoweverItIsCut) {
           run({.ranks = ranks, .threads = threads, .slots = slots, .chunk = chunk, .dtype = dtype});
       for (size_t row = 0; row < first.size(); ++row) {
         EXPECT_EQ(found[row].tokens, first[row].tokens) << "row " << row;
-        EXPECT_TRUE(found[row].logits == first[row].logits) << "row " << row;
+        EXPECT_TRUE(same_bits(found[row].logits, first[row].logits)) << "row " << row;
       }
     }
   }
@@ -119,7 +119,7 @@ TEST_P(Int8Family, GivesTheSameBitsAtEveryDegreeNearThoseOfFloat32) {
     const std::vector<RowAnswer> found = run({.ranks = ranks, .slots = 3, .chunk = 7});
     for (size_t row = 0; row < one.size(); ++row) {
       EXPECT_EQ(found[row].tokens, one[row].tokens) << ranks << " ranks, row " << row;
-      EXPECT_TRUE(found[row].logits == one[row].logits) << ranks << " ranks, row " << row;
+      EXPECT_TRUE(same_bits(found[row].logits, one[row].logits)) << ranks << " ranks, row " << row;
     }
   }
 }

@@ -315,8 +315,10 @@ TEST_P(InvarianceOf, HoldsForEveryDegreeChunkAndMix) {
   std::vector<int> product(kFactors.begin(), kFactors.begin() + 4);
   int turn = 0;
   for (std::vector<int> choices : all_rows(product)) {
-    choices.push_back(turn % static_cast<int>(std::size(kThreads)));
-    choices.push_back(turn % static_cast<int>(std::size(kRoadNames)));
+    // The fastest factor has as many values as there are roads: without the shift each would have one road alone.
+    constexpr int kRoads = std::size(kRoadNames), kTeams = std::size(kThreads);
+    choices.push_back((turn + turn / kTeams) % kTeams);
+    choices.push_back((turn + turn / kRoads) % kRoads);
     ++turn;
     ASSERT_EQ(subject.difference(cut_of(choices)), "");
   }

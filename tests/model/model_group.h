@@ -13,6 +13,7 @@
 #include "runtime/device/option_row.h"
 #include "shards/partition/partition.h"
 #include "shards/step_engine.h"
+#include "tests/same_bits.h"  // IWYU pragma: export
 
 namespace lockstep::model {
 

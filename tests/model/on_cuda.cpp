@@ -30,7 +30,7 @@ void expect_golden_on_stand_in(const Golden& golden, GroupOptions options) {
   options.logits = actors::Logits::kWanted;
   const auto answers = run_rows(model.path(), on_stand_in(std::move(options)), golden.rows());
   ASSERT_TRUE(answers.has_value()) << answers.error().message;
-  expect_golden(golden, answers.value().rows);
+  expect_golden(golden, golden.rows(), answers.value().rows);
 }
 
 }  // namespace lockstep::model

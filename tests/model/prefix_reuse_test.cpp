@@ -87,7 +87,7 @@ int64_t expect_same_answers(const Heard& reused, const Heard& fresh) {
   EXPECT_EQ(reused.ids.size(), fresh.ids.size());
   for (size_t turn = 0; turn < fresh.ids.size(); ++turn) {
     EXPECT_EQ(reused.ids[turn], fresh.ids[turn]) << "turn " << turn;
-    EXPECT_TRUE(reused.logits[turn] == fresh.logits[turn]) << "turn " << turn;
+    EXPECT_TRUE(same_bits(reused.logits[turn], fresh.logits[turn])) << "turn " << turn;
   }
   EXPECT_EQ(fresh.reused, 0);
   return reused.reused;

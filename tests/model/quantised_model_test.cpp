@@ -33,7 +33,7 @@ TEST_P(QuantisedModel, MultipliesItsCodes) {
   record_quantised(golden_, "cpu");
   for (const int ranks : {1, 2, 3, 5}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks");
-    expect_golden(golden_, run({.ranks = ranks, .slots = 3, .chunk = 8}));
+    expect_golden(golden_, golden_.rows(), run({.ranks = ranks, .slots = 3, .chunk = 8}));
   }
 }
 
@@ -41,7 +41,8 @@ TEST_P(QuantisedModel, DecodesItsWeightsToThoseOfTransformers) {
   if (rounds_activations()) GTEST_SKIP() << "the answers are those of rounded activations";
   for (const int ranks : {1, 2, 3, 5}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks");
-    expect_golden(golden_, run({.ranks = ranks, .slots = 3, .chunk = 8, .coded = CodedMatrices::kDecoded}));
+    expect_golden(golden_, golden_.rows(),
+                  run({.ranks = ranks, .slots = 3, .chunk = 8, .coded = CodedMatrices::kDecoded}));
   }
 }
 
@@ -49,7 +50,7 @@ TEST_P(QuantisedModel, MultipliesItsCodesOnTheReferenceBackend) {
   record_quantised(golden_, "reference");
   for (const int ranks : {1, 3}) {
     SCOPED_TRACE(::testing::Message() << ranks << " ranks");
-    expect_golden(golden_, run({.backend = "reference", .ranks = ranks, .slots = 3, .chunk = 8}));
+    expect_golden(golden_, golden_.rows(), run({.backend = "reference", .ranks = ranks, .slots = 3, .chunk = 8}));
   }
 }
 

@@ -26,7 +26,7 @@ class StaticShapes : public ::testing::TestWithParam<const char*> {
     const GroupAnswer found = run(options);
     for (size_t row = 0; row < expected.rows.size(); ++row) {
       EXPECT_EQ(found.rows[row].tokens, expected.rows[row].tokens) << "row " << row;
-      EXPECT_TRUE(found.rows[row].logits == expected.rows[row].logits) << "row " << row;
+      EXPECT_TRUE(same_bits(found.rows[row].logits, expected.rows[row].logits)) << "row " << row;
     }
   }
 

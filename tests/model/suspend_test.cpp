@@ -6,6 +6,7 @@
 #include <future>
 
 #include "lockstep/engine.h"
+#include "tests/model/gate.h"
 #include "tests/model/golden.h"
 #include "tests/model/request_kinds.h"
 
@@ -152,23 +153,6 @@ INSTANTIATE_TEST_SUITE_P(Families, Suspended,
                          ::testing::Values("llama_nine_heads_llama3_tied", "phi3_longrope",
                                            "gemma2_alternating_windows"),
                          [](const auto& tested) { return std::string(tested.param); });
-
-/// Keeps a request from its end until the test is about to suspend it.
-class Gate final : public LogitsProcessor {
- public:
-  /// Closed to sequences of more than `most` ids.
-  explicit Gate(size_t most) : most_(most) {}
-
-  void process(std::span<const int32_t> ids, std::span<float>) const override {
-    if (ids.size() > most_) opened_.wait();
-  }
-  void open() { open_.set_value(); }
-
- private:
-  const size_t most_;
-  std::promise<void> open_;
-  std::shared_future<void> opened_ = open_.get_future().share();
-};
 
 /// Submits, and suspends the engine while the first request is open.
 std::vector<RequestHandle> submit_and_suspend(Engine& engine, std::vector<Request> requests) {

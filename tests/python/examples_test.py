@@ -40,7 +40,9 @@ class Programs(unittest.TestCase):
         self.assertEqual(len(run("02_stream.py").strip().splitlines()) >= 4, True)
 
     def test_03_processor(self):
-        self.assertNotRegex(run("03_processor.py"), r"\d")
+        said = run("03_processor.py")
+        self.assertRegex(said, r"[A-Za-z]{2}")
+        self.assertNotRegex(said, r"\d")
 
     def test_04_constrained_json(self):
         self.assertRegex(run("04_constrained_json.py"), r"^\{'mood': '(happy|neutral|angry)', 'stars': [1-5]\}\n$")

@@ -376,23 +376,24 @@ TEST_P(WindowedAttention, IsPlainAttentionWhileTheWindowHoldsEverything) {
   expect_near(run_on(backend(), append_and_attend(windowed, rows)), expected, tolerance_of(dtype()), "plain attention");
 }
 
-TEST(FullCache, HoldsRowsAtTheirPositions) {
-  for (const BackendUnderTest& backend : backends_under_test()) {
-    CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
-    const graph::ValueId rows = b.input("rows", tensor(DType::kFloat32, {3, 1}, {1, 2, 3}));
-    const graph::ValueId slot = b.input("slot", int_tensor({3}, {0, 0, 0}));
-    const graph::ValueId position = b.input("position", int_tensor({3}, {0, 1, 2}));
-    b.builder.kv_append(rows, b.cache("kv.0.k", {DType::kFloat32, {1, 1, 4, 1}}), slot, position);
-    Case c = std::move(b).finish();
-    Session session(backend, {c.graph});
-    session.run(0, c.inputs).value();
-    EXPECT_THAT(numbers_of(session.outcome(0).states.at("kv.0.k")), ElementsAre(1, 2, 3, 0)) << backend.name;
-    c.inputs.at("rows") = tensor(DType::kFloat32, {3, 1}, {5, 9, 9});
-    c.inputs.at("slot") = int_tensor({3}, {0, -1, -1});
-    c.inputs.at("position") = int_tensor({3}, {3, 0, 0});
-    session.run(0, c.inputs).value();
-    EXPECT_THAT(numbers_of(session.outcome(0).states.at("kv.0.k")), ElementsAre(1, 2, 3, 5)) << backend.name;
-  }
+class FullCache : public EveryBackend {};
+LOCKSTEP_FOR_EVERY_BACKEND(FullCache);
+
+TEST_P(FullCache, HoldsRowsAtTheirPositions) {
+  CaseBuilder b({.name = "test", .ranks = 1, .rank = 0, .rows = 3, .slots = 1});
+  const graph::ValueId rows = b.input("rows", tensor(DType::kFloat32, {3, 1}, {1, 2, 3}));
+  const graph::ValueId slot = b.input("slot", int_tensor({3}, {0, 0, 0}));
+  const graph::ValueId position = b.input("position", int_tensor({3}, {0, 1, 2}));
+  b.builder.kv_append(rows, b.cache("kv.0.k", {DType::kFloat32, {1, 1, 4, 1}}), slot, position);
+  Case c = std::move(b).finish();
+  Session session(GetParam(), {c.graph});
+  session.run(0, c.inputs).value();
+  EXPECT_THAT(numbers_of(session.outcome(0).states.at("kv.0.k")), ElementsAre(1, 2, 3, 0));
+  c.inputs.at("rows") = tensor(DType::kFloat32, {3, 1}, {5, 9, 9});
+  c.inputs.at("slot") = int_tensor({3}, {0, -1, -1});
+  c.inputs.at("position") = int_tensor({3}, {3, 0, 0});
+  session.run(0, c.inputs).value();
+  EXPECT_THAT(numbers_of(session.outcome(0).states.at("kv.0.k")), ElementsAre(1, 2, 3, 5));
 }
 
 }  // namespace

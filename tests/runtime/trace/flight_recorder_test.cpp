@@ -51,7 +51,9 @@ TEST(FlightRecorder, KeepsTheLastOperationsInOrder) {
 TEST(FlightRecorder, IsReadWhileItIsWritten) {
   const SteadyClock clock;
   FlightRecorder recorder(clock);
+  constexpr uint64_t kLeast = 100'000, kReads = 20;
   std::atomic<bool> is_over = false;
+  std::atomic<uint64_t> reads = 0;  // of an operation
   std::thread reader([&] {
     uint64_t seen = 0;
     while (!is_over) {
@@ -63,14 +65,17 @@ TEST(FlightRecorder, IsReadWhileItIsWritten) {
       for (const auto& each : json["operations"]) {
         EXPECT_EQ(each["bytes"], 3 * each["sequence"].get<uint64_t>());
       }
+      reads += seen > 0;
     }
   });
-  for (uint64_t i = 1; i <= 100'000; ++i) {
+  const Deadline deadline(clock, seconds(20));
+  for (uint64_t i = 1; i <= kLeast || (reads < kReads && !deadline.has_passed()); ++i) {
     recorder.enter("model", "barrier", i, 3 * i);
     recorder.leave();
   }
   is_over = true;
   reader.join();
+  EXPECT_GE(reads, kReads);
 }
 
 TEST(FlightRecorder, TellsTimesInUnixTimeAndWhy) {

@@ -23,6 +23,9 @@ TEST(NcclAbi, IsThatOfNcclH) {
 
 TEST(NcclAbi, HasAMeaningForEachCode) {
   const std::vector<AbiFact> facts = facts_of_abi_h();
+  for (int code = ncclUnhandledCudaError; code <= ncclRemoteError; ++code) {
+    EXPECT_EQ(std::ranges::count(result_meanings(), code, &ResultMeaning::result), 1) << code;
+  }
   for (const ResultMeaning& meaning : result_meanings()) {
     const AbiFact expected{std::string(meaning.name), {static_cast<long long>(meaning.result)}};
     EXPECT_NE(std::ranges::find(facts, expected), facts.end()) << meaning.name;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/backends/cpu/linear.h"
+#include "tests/same_bits.h"
 
 namespace lockstep::cpu {
 
@@ -28,10 +29,6 @@ inline std::vector<std::byte> encode(const std::vector<float>& numbers, DType dt
   convert_elements(reinterpret_cast<const std::byte*>(numbers.data()), DType::kFloat32, bytes.data(), dtype,
                    numbers.size());
   return bytes;
-}
-
-inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 /// Tests that run on every instruction set and type.

@@ -68,8 +68,10 @@ inline bool is_rounded(float found, double exact, double tolerance) {
   const auto rounded = static_cast<float>(exact);
   if (std::isinf(rounded) || std::isinf(found)) {
     // At the border of the range a rounding decides between the largest number and infinity.
-    const double border = std::numeric_limits<float>::max() * (1.0 - 8 * tolerance);
-    return found == rounded || (std::abs(exact) > border && std::signbit(found) == std::signbit(exact));
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    const double border = kLargest * (1.0 - 8 * tolerance);
+    const bool is_at_border = std::abs(exact) > border && std::abs(exact) < kLargest * (1.0 + 8 * tolerance);
+    return found == rounded || (is_at_border && std::abs(found) > border && std::signbit(found) == std::signbit(exact));
   }
   return std::abs(found - exact) <= tolerance * std::max(1.0, std::abs(exact));
 }
