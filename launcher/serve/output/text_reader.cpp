@@ -34,11 +34,18 @@ std::vector<OutputPiece> TextReader::finish() {
       begin_text(Before::kCall);
     }
   }
+  if (is_within_closing()) held_.clear();
   for (const char byte : std::exchange(held_, {})) release(byte);
   if (section_) return finish();  // a bare call that has just begun
   if (in_reasoning_) out_.reasoning(blanks_);
   if (!in_reasoning_ && before_ == Before::kStart) out_.content(blanks_);
   return out_.take();
+}
+
+/// Whether the answer was cut inside the tag that closes a call.
+bool TextReader::is_within_closing() const {
+  if (before_ != Before::kCall || text_began_) return false;
+  return std::ranges::any_of(syntax_->closings, [&](const std::string& tag) { return tag.starts_with(held_); });
 }
 
 void TextReader::put_byte(char byte) { section_ ? put_call(byte) : put_text(byte); }

@@ -35,6 +35,7 @@ class TextReader final : public OutputReader {
   void put_text(char byte);
   void put_call(char byte);
   Action match() const;
+  bool is_within_closing() const;
   void perform(Action action);
   void release(char byte);
   void release_content(char byte);

@@ -63,6 +63,8 @@ std::vector<Row> rows() {
       {"hermes", "<tool_call>{\"arguments\": {\"x\": 1}, \"name\": \"f\"}</tool_call>", "[0f {\"x\": 1}]"},
       {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}</tool_call>", "[0f {\"x\": 1}]"},
       {"hermes", "<tool_call>{\"name\": \"f\"}</tool_call>", "[0f {}]"},
+      {"hermes", "<tool_call>{\"name\": \"f\"}\n</tool", "[0f {}]"},
+      {"hermes", "<tool_call>{\"name\": \"f\"}</tool_call> </tool_x", "[0f {}] </tool_x"},
       {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", "[0f {}]"},
       {"hermes", "<tool_call>{\"name\": \"f{\", \"arguments\": {\"s\": \"a}\\\"{\"}}</tool_call> Done.",
        "[0f{ {\"s\": \"a}\\\"{\"}] Done."},
