@@ -50,8 +50,11 @@ nlohmann::json golden() {
   return nlohmann::json::parse(file);
 }
 
+constexpr size_t kReadFormats = 9;  // block formats in gguf_tensor.cpp
+
 TEST(GgufCheckpoint, BlockFormatsHaveExactlyTheValuesOfThePackageGguf) {
   const nlohmann::json formats = golden();
+  ASSERT_EQ(formats["formats"].size(), kReadFormats);
   for (const auto& format : formats["formats"]) {
     const std::string name = format["name"];
     SCOPED_TRACE(name);
@@ -69,6 +72,7 @@ TEST(GgufCheckpoint, BlockFormatsHaveExactlyTheValuesOfThePackageGguf) {
 
 TEST(GgufCheckpoint, CodesAndGroupsOfAPartGiveTheSameValues) {
   const nlohmann::json formats = golden();
+  ASSERT_EQ(formats["formats"].size(), kReadFormats);
   for (const auto& format : formats["formats"]) {
     const std::string name = format["name"];
     SCOPED_TRACE(name);

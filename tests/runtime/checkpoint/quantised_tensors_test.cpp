@@ -125,6 +125,7 @@ TEST(QuantisedTensors, HaveTheFormatsOfTheFiles) {
                                                        {"awq", "q4g20z.f16"},
                                                        {"fp8 of DeepSeek", "e4m3g128 e4m3-group"},
                                                        {"fp8 of DeepSeek with exponents", "e4m3g128.e8m0 e4m3-group"}};
+  ASSERT_EQ(quantised_cases().size(), expected.size());
   for (const QuantisedCase& golden : quantised_cases()) {
     const TemporaryDirectory directory;
     golden.write(directory);

@@ -69,6 +69,7 @@ ChooserRequest request_of(const Json& item) {
 }
 
 TEST(MakeChooser, GivesTheAnswersOfTheReferenceSearches) {
+  ASSERT_EQ(goldens()["searches"].size(), 84u);
   for (const Json& item : goldens()["searches"]) {
     const ChooserRequest request = request_of(item);
     const auto chooser = make_chooser(request).value();
@@ -88,6 +89,7 @@ TEST(MakeChooser, GivesTheAnswersOfTheReferenceSearches) {
 }
 
 TEST(DraftByLookup, GivesTheCandidatesOfTheReference) {
+  ASSERT_EQ(goldens()["lookups"].size(), 60u);
   for (const Json& item : goldens()["lookups"]) {
     const std::vector<int32_t> ids = item["ids"];
     const std::vector<int32_t> eos = item["eos"];
