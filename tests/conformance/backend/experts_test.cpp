@@ -273,7 +273,9 @@ TEST_P(Experts, MultiplyByWeightsInCodesHoweverTheyAreDivided) {
                           .activations = activations};
         const Case together = case_of(layer, dtype(), BlockSplit{{0, layer.leaves()}}, 0);
         const TensorData whole = run_on(backend(), together).outputs.at("sum");
-        EXPECT_TRUE(is_near(whole, run_on(reference_backend(), together).outputs.at("sum"), tolerance()));
+        if (compares_with_reference()) {
+          EXPECT_TRUE(is_near(whole, run_on(reference_backend(), together).outputs.at("sum"), tolerance()));
+        }
         const BlockSplit split{{0, 2, 5}};
         std::vector<Case> cases;
         for (int rank = 0; rank < split.ranks(); ++rank) cases.push_back(case_of(layer, dtype(), split, rank));
