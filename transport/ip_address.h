@@ -22,7 +22,7 @@ struct IpAddress {
   bool is_link_local() const;
   /// The bits of its family: 32 or 128.
   int bits() const { return is_ipv4() ? 32 : 128; }
-  /// The address of its network: without the bits after the first `prefix` of its family.
+  /// The address of its network: without the bits after the first `prefix` of its family, which it keeps.
   IpAddress network(int prefix) const;
 
   friend auto operator<=>(const IpAddress&, const IpAddress&) = default;

@@ -26,8 +26,7 @@ namespace {
 bool is_loopback(const Interface& interface) { return interface.address.is_loopback(); }
 
 bool share_network(const Interface& a, const Interface& b) {
-  return a.prefix == b.prefix && a.address.is_ipv4() == b.address.is_ipv4() &&
-         a.address.network(a.prefix) == b.address.network(b.prefix);
+  return a.prefix == b.prefix && a.address.network(a.prefix) == b.address.network(b.prefix);
 }
 
 struct Subnet {
@@ -200,10 +199,7 @@ std::optional<Interface> find_interface(std::span<const Interface> interfaces, s
   const std::optional<Subnet> subnet = parse_subnet(wanted);
   const auto fits = [&](const Interface& one) {
     if (address) return one.address == *address;
-    if (subnet) {
-      return one.address.is_ipv4() == subnet->address.is_ipv4() &&
-             one.address.network(subnet->prefix) == subnet->address.network(subnet->prefix);
-    }
+    if (subnet) return one.address.network(subnet->prefix) == subnet->address.network(subnet->prefix);
     return one.name == wanted;
   };
   const auto found = std::ranges::find_if(interfaces, fits);

@@ -1,7 +1,7 @@
 # What the sanitizers' runtimes are told. Sourced, not run.
 
-# export_sanitizer_options PRESET FOLDER LIBRARIES: for asan and tsan. Each process that a sanitizer has something to say
-# about leaves a file in FOLDER, whatever its exit code: a test that expects a process to fail does not look at its stderr.
+# export_sanitizer_options PRESET FOLDER LIBRARIES: for asan and tsan. Each process that a sanitizer reports leaves a file
+# in FOLDER, whatever its exit code: a test that expects a process to fail does not look at its stderr.
 # LIBRARIES is the folder of sanitizer_helpers.so (tests/sanitizers).
 export_sanitizer_options() {
   local lists=$root/scripts/sanitizers log=log_path=$2/report

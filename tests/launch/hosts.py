@@ -122,13 +122,13 @@ class Hosts:
         """The command that starts `command` on a host."""
         return [*self.hosts[number].enter(), *map(str, command)]
 
-    def mpirun(self, ranks, options=(), tcp_subnet=None):
+    def mpirun(self, ranks, options=()):
         """Open MPI's mpirun on node0 with `ranks[i]` ranks on host i; the program and its arguments follow."""
-        tcp_subnet = tcp_subnet or ("net0" if self.ipv6 else SUBNET)  # Open MPI knows no subnets of IPv6
+        network = "net0" if self.ipv6 else SUBNET  # Open MPI knows no subnets of IPv6
         slots = ",".join(f"{host.name}:{count}" for host, count in zip(self.hosts, ranks) if count)
         return self.on(0, [
             "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", self.remote_shell,
-            "--mca", "btl_tcp_if_include", tcp_subnet, "--mca", "oob_tcp_if_include", tcp_subnet, "--mca", "pml", "ob1",
+            "--mca", "btl_tcp_if_include", network, "--mca", "oob_tcp_if_include", network, "--mca", "pml", "ob1",
             "--mca", "btl", "self,vader,tcp", "--mca", "mpi_yield_when_idle", "1", "--bind-to", "none", "--host", slots,
             "-n", sum(ranks), *options])
 

@@ -44,8 +44,8 @@ std::vector<OutputPiece> TextReader::finish() {
 
 /// Whether the answer was cut inside the tag that closes a call.
 bool TextReader::is_within_closing() const {
-  if (before_ != Before::kCall || text_began_) return false;
-  return std::ranges::any_of(syntax_->closings, [&](const std::string& tag) { return tag.starts_with(held_); });
+  return is_behind_call() &&
+         std::ranges::any_of(syntax_->closings, [&](const std::string& tag) { return tag.starts_with(held_); });
 }
 
 void TextReader::put_byte(char byte) { section_ ? put_call(byte) : put_text(byte); }
@@ -119,7 +119,7 @@ TextReader::Action TextReader::match() const {
   for (const std::string& tag : syntax_->dropped) look_for(tag, Action::kDrop);
   if (in_reasoning_ || !reads_calls_) return found;
   for (const std::string& tag : syntax_->openings) look_for(tag, Action::kCallBegins);
-  if (before_ == Before::kCall && !text_began_) {
+  if (is_behind_call()) {
     for (const std::string& tag : syntax_->closings) look_for(tag, Action::kDrop);
   }
   return found;

@@ -35,6 +35,7 @@ class TextReader final : public OutputReader {
   void put_text(char byte);
   void put_call(char byte);
   Action match() const;
+  bool is_behind_call() const { return before_ == Before::kCall && !text_began_; }
   bool is_within_closing() const;
   void perform(Action action);
   void release(char byte);
