@@ -33,9 +33,33 @@ actors::LocalRank local_rank(const group::Member& member, int rank) { return {Ra
 
 }  // namespace
 
-Result<void> ProcessSession::open(group::Member& member, const Scheduling& scheduling) {
-  return member.group().ranks_are_threads() ? open_for_threads(member, scheduling)
-                                            : open_between_processes(member, scheduling);
+SessionRank::SessionRank(group::Member& member, actors::Session& session) : member_(member), session_(session) {
+  const auto& on_running = member.group().hooks().on_running;
+  if (!on_running) return;
+  on_running(member.rank(), {.status = [&session, rank = RankId(member.rank())] { return session.status(rank); },
+                             .cancel = [&session] { session.cancel(); }});
+}
+
+Result<void> SessionRank::run(std::span<const int> hardware_threads, shards::StepEngine& engine) {
+  const Result<void> ended = [&] {
+    const group::BoundThread bound(hardware_threads);
+    return session_.run_executor(RankId(member_.rank()), engine);
+  }();
+  // Recorded while the rank still counts as running, so that its error names the step.
+  const Result<void> settled =
+      ended.has_value() ? ended : Result<void>(member_.group().fail(member_.rank(), ended.error()));
+  leave();
+  return settled;
+}
+
+void SessionRank::leave() {
+  if (const auto& on_running = member_.group().hooks().on_running) on_running(member_.rank(), {});
+}
+
+Result<std::unique_ptr<SessionRank>> ProcessSession::open(group::Member& member, const Scheduling& scheduling) {
+  LOCKSTEP_TRY_VOID(member.group().ranks_are_threads() ? open_for_threads(member, scheduling)
+                                                       : open_between_processes(member, scheduling));
+  return std::make_unique<SessionRank>(member, *session_);
 }
 
 /// Rank 0 makes the session for all threads.
@@ -78,25 +102,6 @@ Result<void> ProcessSession::open_between_processes(group::Member& member, const
     return ok();
   };
   return member.all_succeeded(join());
-}
-
-Result<void> ProcessSession::run(group::Member& member, std::span<const int> hardware_threads,
-                                 shards::StepEngine& engine) {
-  const RankId rank(member.rank());
-  const auto& on_running = member.group().hooks().on_running;
-  actors::Session& session = *session_;
-  if (on_running) {
-    on_running(rank.value, {.status = [&session, rank] { return session.status(rank); },
-                            .cancel = [&session] { session.cancel(); }});
-  }
-  const Result<void> ended = [&] {
-    const group::BoundThread bound(hardware_threads);
-    return session.run_executor(rank, engine);
-  }();
-  // Recorded while the rank still counts as running, so that its error names the step.
-  const Result<void> settled = ended.has_value() ? ended : Result<void>(member.group().fail(rank.value, ended.error()));
-  if (on_running) on_running(rank.value, {});
-  return settled;
 }
 
 }  // namespace lockstep

@@ -20,7 +20,7 @@ namespace lockstep::group {
 
 class State;
 
-/// Access for other threads to a rank that runs steps. Empty functions: the rank runs none.
+/// Access for other threads to a rank that runs steps, or is about to. Empty functions: it has no session.
 struct RunningRank {
   std::function<actors::ExecutorStatus()> status;
   std::function<void()> cancel;  // ends the session on every rank
@@ -37,7 +37,8 @@ struct Hooks {
   std::function<void(State* group)> on_group;  // the group, before its ranks meet; null: it is about to end
   std::function<void(int rank, const char* phase)> on_phase;                    // a phase has begun; may throw
   std::function<void(int rank, const actors::ExecutorStatus& status)> on_step;  // a step is about to run; may throw
-  std::function<void(int rank, const RunningRank& running)> on_running;         // steps begin, or have ended
+  /// The rank can be reached in its session, before any rank is ready; or no longer.
+  std::function<void(int rank, const RunningRank& running)> on_running;
   /// A rank has read a part of a tensor, which may be changed. Called by several threads.
   std::function<void(int rank, const std::string& tensor, std::span<std::byte> read)> on_weights;
   /// A rank has loaded its weights; they lie there until it ends.

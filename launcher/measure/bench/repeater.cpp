@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "engine/group/binding.h"
 #include "engine/group/gathering.h"
@@ -60,7 +61,7 @@ Repeater::Repeater(const BenchCommand& command, group::Member& member, const mod
 
 Result<void> Repeater::open() {
   if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
-  LOCKSTEP_TRY_VOID(session_.open(member_));
+  LOCKSTEP_TRY(rank_, session_.open(member_));
   return command_.barrier ? wait_for_others() : member_.bootstrap().barrier();
 }
 
@@ -107,7 +108,8 @@ Result<trace::RankTimeline> Repeater::run_timed(RowTimes& times) {
   const BenchShape& shape = command_.shape;
   probed_.restart(shape.batch * shape.prompt_tokens / plan_.model.shard.chunk, shape.new_tokens - 1);
   if (member_.leads()) submit_all(times);
-  LOCKSTEP_TRY_VOID(session_.run(member_, plan_.cores, probed_));
+  const std::unique_ptr<SessionRank> in_session = std::move(rank_);
+  LOCKSTEP_TRY_VOID(in_session->run(plan_.cores, probed_));
   mine.phases = {{"run", begin, member_.clock().now()}};
   if (!has_one_clock) {
     LOCKSTEP_TRY(mine.pings_at_end, group::ping(member_.bootstrap(), member_.clock()));
