@@ -67,6 +67,15 @@ std::vector<RowAnswer> answers_to(const OddModelDirectory& model, const Cut& cut
   return {};
 }
 
+/// The mode that a cut has where `cut.gqa` is wanted.
+GqaMode mode_of(const OddModelDirectory& model, const Cut& cut) {
+  const checkpoint::ModelSpec spec = checkpoint::read_spec(model.path() / "config.json").value();
+  return partition::make_partition(spec, cut.ranks, partition::ExpertSplit::kColumns, partition::Numerics::kInvariant,
+                                   cut.gqa)
+      .value()
+      .gqa;
+}
+
 void expect_same_bits(const std::vector<RowAnswer>& found, const std::vector<RowAnswer>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t row = 0; row < found.size(); ++row) {
@@ -89,7 +98,9 @@ TEST_P(GqaModes, GiveTheBitsOfOneRank) {
     for (const GqaMode gqa : {GqaMode::kReplicated, GqaMode::kAllGather, GqaMode::kBatch}) {
       for (const int ranks : {2, 3, 4, 8}) {
         SCOPED_TRACE(fmt::format("{}, {} ranks, {}", partition::name_of(gqa), ranks, to_string(dtype)));
-        const bool is_over_batch = gqa == GqaMode::kBatch;
+        const bool is_over_batch = gqa == GqaMode::kBatch, has_own_heads = GetParam() % ranks == 0;
+        EXPECT_EQ(mode_of(model, {.ranks = ranks, .gqa = gqa}),
+                  has_own_heads && !is_over_batch ? GqaMode::kHeads : gqa);
         const int64_t slots = is_over_batch && ranks > 3 ? ranks : 6;  // a multiple of the ranks
         expect_same_bits(answers_to(model, {.ranks = ranks, .gqa = gqa, .dtype = dtype, .slots = slots}), expected);
       }
@@ -110,14 +121,26 @@ TEST(GqaModes, GiveTheBitsOfOneRankWithAnyChunkAndNumberOfThreads) {
 
 TEST(GqaModes, GiveTheBitsOfOneRankInEveryFamily) {
   // Biases, norms of heads, windows, sinks, soft caps, ALiBi, longrope, experts, parallel branches.
+  const std::vector<Cut> cuts = {{.ranks = 4, .gqa = GqaMode::kAllGather, .slots = 4},
+                                 {.ranks = 3, .gqa = GqaMode::kBatch}};
+  std::vector<std::string> without;
   for (const OddModel& odd : odd_models()) {
     const OddModelDirectory model(odd);
     const std::vector<RowAnswer> expected = answers_to(model, {});
-    for (const GqaMode gqa : {GqaMode::kAllGather, GqaMode::kBatch}) {
-      SCOPED_TRACE(fmt::format("{}, {}", odd.name, partition::name_of(gqa)));
-      expect_same_bits(answers_to(model, {.ranks = 3, .gqa = gqa}), expected);
+    for (const Cut& cut : cuts) {
+      const std::string name = fmt::format("{}, {}", odd.name, partition::name_of(cut.gqa));
+      SCOPED_TRACE(name);
+      if (mode_of(model, cut) != cut.gqa) without.push_back(name);
+      expect_same_bits(answers_to(model, cut), expected);
     }
   }
+  // As many key/value heads as query heads, or a multiple of the ranks: none is shared. Latent attention has one key
+  // head, and recurrent states are divided by heads.
+  EXPECT_THAT(without, ::testing::ElementsAre(
+                           "llama_yarn_eleven_heads, all-gather", "qwen3_5_delta_rule, batch",
+                           "deepseek_v3_latent_attention, all-gather", "deepseek_v3_latent_attention, batch",
+                           "gpt2, all-gather", "gptj_parallel, all-gather", "neox_parallel, all-gather",
+                           "neox_sequential, all-gather", "bloom_alibi, all-gather", "opt_projected, all-gather"));
 }
 
 TEST(GqaModes, GiveTheBitsOfOneRankWithWeightsInEightBits) {

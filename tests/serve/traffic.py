@@ -137,6 +137,7 @@ def json_schema(client):
     form = {"type": "json_schema", "json_schema": {"name": "thing", "schema": schema, "strict": True}}
     answer = client.good("/v1/chat/completions", client.chat(response_format=form, max_tokens=40))
     choice = answer["choices"][0]
+    assert choice["message"]["content"].startswith("{"), answer
     if choice["finish_reason"] == "stop":
         assert json.loads(choice["message"]["content"])["size"] <= most, answer
 

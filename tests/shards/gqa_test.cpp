@@ -61,6 +61,11 @@ struct Cut {
   DType dtype = DType::kFloat32;
 };
 
+/// The mode that a partition of llama() has: heads where every rank has its own, unless the batch is asked for.
+GqaMode mode_of(const Cut& cut, int64_t key_value_heads) {
+  return key_value_heads % cut.ranks == 0 && cut.gqa != GqaMode::kBatch ? GqaMode::kHeads : cut.gqa;
+}
+
 /// Everything that a script of steps gave, bit for bit, and how often ranks shared a decision.
 struct Answer {
   std::vector<uint32_t> logits;
@@ -174,7 +179,7 @@ Result<Answer> run_rank(const checkpoint::ModelSpec& spec, const Cut& cut, int r
   LOCKSTEP_TRY(const partition::Partition partition,
                partition::make_partition(spec, cut.ranks, partition::ExpertSplit::kColumns,
                                          partition::Numerics::kInvariant, cut.gqa));
-  EXPECT_TRUE(cut.gqa == GqaMode::kAuto || partition.gqa == cut.gqa || partition.gqa == GqaMode::kHeads);
+  EXPECT_TRUE(cut.gqa == GqaMode::kAuto || partition.gqa == mode_of(cut, spec.key_value_heads));
   LOCKSTEP_TRY(ShardGraphs graphs, build_graphs(spec, partition, rank, options, graph::default_passes()));
   LOCKSTEP_TRY(const auto backend, cpu::make_backend({.threads = 1}));
   LOCKSTEP_TRY(const auto shard, Shard::create(std::move(graphs), options, *backend, communicator, RandomWeights()));

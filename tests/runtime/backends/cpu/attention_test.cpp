@@ -28,15 +28,16 @@ TEST_P(Attention, GivesATokenTheSameBitsInEveryChunkAndBatch) {
   const std::vector<float> whole = attention.run(prompt);
   for (int32_t at : {0, 1, 62, 63, 64, 100, 127, 128, 149}) {
     const std::vector<float> expected = attention.row_of(whole, at);
-    EXPECT_EQ(attention.run_alone(0, at), expected) << "alone at " << at;
+    EXPECT_TRUE(same_bits(attention.run_alone(0, at), expected)) << "alone at " << at;
     // Beside another slot, padding, and tokens out of order.
-    EXPECT_EQ(attention.row_of(attention.run({{1, -1, 0, 0}, {190, 0, at, 5}}), 2), expected) << "in a batch at " << at;
+    EXPECT_TRUE(same_bits(attention.row_of(attention.run({{1, -1, 0, 0}, {190, 0, at, 5}}), 2), expected))
+        << "in a batch at " << at;
   }
   AttentionRows chunk;
   chunk.add(0, 57, 140);
   const std::vector<float> found = attention.run(chunk);
   for (int32_t at = 57; at < 140; ++at) {
-    EXPECT_EQ(attention.row_of(found, at - 57), attention.row_of(whole, at)) << "in a chunk at " << at;
+    EXPECT_TRUE(same_bits(attention.row_of(found, at - 57), attention.row_of(whole, at))) << "in a chunk at " << at;
   }
 }
 
@@ -45,18 +46,18 @@ TEST_P(Attention, GivesTheSameBitsWhateverTheWorkersAndBlocks) {
   AttentionRows rows;
   rows.add(1, 40, 135);
   const std::vector<float> alone = attention.run(rows);
-  for (int workers : {2, 3, 5, 64}) EXPECT_EQ(attention.run(rows, workers), alone) << workers;
+  for (int workers : {2, 3, 5, 64}) EXPECT_TRUE(same_bits(attention.run(rows, workers), alone)) << workers;
   for (int64_t rows_per_slot : {1, 3}) {
     AttentionTask task = attention.task(95);
     task.block_for_decode(rows_per_slot);
-    EXPECT_EQ(attention.run(task, rows, 2), alone) << rows_per_slot;
+    EXPECT_TRUE(same_bits(attention.run(task, rows, 2), alone)) << rows_per_slot;
   }
   const AttentionRows last{{1}, {134}};
   for (int workers : {4, 5, 64}) {
     AttentionTask task = attention.task(1);
     task.share_readers(1, workers);
     EXPECT_GT(task.reader_shares, 1);
-    EXPECT_EQ(attention.run(task, last, workers), attention.row_of(alone, 94)) << workers;
+    EXPECT_TRUE(same_bits(attention.run(task, last, workers), attention.row_of(alone, 94))) << workers;
   }
 }
 
@@ -71,7 +72,7 @@ TEST_P(Attention, NeverLetsWhatLiesBehindATokenIn) {
     attention.v[i] = std::numeric_limits<float>::infinity();
   }
   attention.append(0, {90, 200});
-  EXPECT_EQ(attention.run(rows), before);
+  EXPECT_TRUE(same_bits(attention.run(rows), before));
 }
 
 TEST_P(Attention, KeepsANanOfTheCacheInTheRowsThatReadIt) {
@@ -116,7 +117,8 @@ TEST_P(Attention, NeverSeesWhatLiesBesideTheKeysOfARow) {
     rows.add(1, 90, 97);
     const std::vector<float> expected = clean.run(rows), found = poisoned.run(rows);
     for (int64_t row = 0; row < seen; ++row) {
-      EXPECT_EQ(poisoned.row_of(found, row), clean.row_of(expected, row)) << "position " << rows.position[row];
+      EXPECT_TRUE(same_bits(poisoned.row_of(found, row), clean.row_of(expected, row)))
+          << "position " << rows.position[row];
     }
     for (int64_t i = seen * clean.columns(); i < static_cast<int64_t>(found.size()); ++i) {
       ASSERT_TRUE(std::isnan(found[i]));

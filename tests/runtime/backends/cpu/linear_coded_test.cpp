@@ -280,6 +280,7 @@ TEST_P(LinearCodedBytes, QuantisesRowsAsDefined) {
 }
 
 TEST(LinearCodedKernels, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused) {
+  int pairs = 0;
   for (const DotKind dots : {DotKind::kBytes, DotKind::kDigits}) {
     for (const char* format : {"q4g32z.f16", "q8g64", "e2m1g32.e8m0", "q8g32m.bf16"}) {
       for (const int64_t rows : {1, 7, 37}) {
@@ -288,12 +289,14 @@ TEST(LinearCodedKernels, AgreeToTheBitWhereverMultiplicationAndAdditionAreFused)
           if (machine.isa == CodedIsa::kBytesPortable) continue;
           const std::vector<float> found =
               CodedFixture{machine, DType::kFloat32, format_from(format), {rows, 65, 300}}.run();
+          pairs += !first.empty();
           if (first.empty()) first = found;
           EXPECT_TRUE(same_bits(found, first)) << format << " " << static_cast<int>(machine.isa) << ", " << rows;
         }
       }
     }
   }
+  if (pairs == 0) GTEST_SKIP() << "this processor has one kernel of each kind";
 }
 
 TEST(LinearCodedKernels, KeepTheBitsOfBFloat16InDigits) {
