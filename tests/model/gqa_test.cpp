@@ -134,8 +134,8 @@ TEST(GqaModes, GiveTheBitsOfOneRankInEveryFamily) {
       expect_same_bits(answers_to(model, cut), expected);
     }
   }
-  // As many key/value heads as query heads, or a multiple of the ranks: none is shared. Latent attention has one key
-  // head, and recurrent states are divided by heads.
+  // As many key/value heads as query heads: none is shared. Latent attention has one key head; recurrent states are
+  // divided by heads.
   EXPECT_THAT(without, ::testing::ElementsAre(
                            "llama_yarn_eleven_heads, all-gather", "qwen3_5_delta_rule, batch",
                            "deepseek_v3_latent_attention, all-gather", "deepseek_v3_latent_attention, batch",
