@@ -107,7 +107,10 @@ const checkpoint::ReadAhead* State::read_ahead(const std::filesystem::path& mode
 }
 
 Result<void> State::meet(std::unique_ptr<ProcessMeeting> meeting) {
-  meeting_ = std::move(meeting);
+  {
+    const std::lock_guard lock(meeting_mutex_);
+    meeting_ = std::move(meeting);
+  }
   const Result<void> met = guarded("engine/group", [&]() -> Result<void> {
     LOCKSTEP_TRY(own_bootstrap_, meeting_->open());
     set_ranks(meeting_->rank(), /*local=*/1, meeting_->size());
@@ -196,11 +199,12 @@ bool State::settle(const Error& error) {
 }
 
 Error State::fail(int rank, const Error& error) {
-  Error cause = meeting_ == nullptr ? error : meeting_->cause_of(error);
+  Error cause = error;
+  if (const auto lock = hold_meeting(); meeting_ != nullptr) cause = meeting_->cause_of(error);
   if (!cause.origin_rank) cause.origin_rank = rank;
   if (hooks_.settle) cause = hooks_.settle(rank, cause);
   const bool is_first = settle(cause);
-  if (meeting_ != nullptr) meeting_->tell(cause);
+  tell(cause);
   if (is_first && options_.on_failure) options_.on_failure(cause);
   return cause;
 }
@@ -208,17 +212,18 @@ Error State::fail(int rank, const Error& error) {
 std::vector<RankPresence> State::presence() const {
   std::vector<RankPresence> ranks(static_cast<size_t>(size_));
   for (int i = 0; i < local_ranks_; ++i) ranks[static_cast<size_t>(first_rank_ + i)].host = host_name();
-  const auto watched = meeting_ == nullptr ? std::vector<transport::watch::Presence>() : meeting_->presence();
+  std::vector<transport::watch::Presence> watched;
+  if (const auto lock = hold_meeting(); meeting_ != nullptr) watched = meeting_->presence();
   for (size_t i = 0; i < watched.size(); ++i) ranks[i] = {watched[i].host, watched[i].silence, watched[i].is_leaving};
   return ranks;
 }
 
 void State::announce_leave() {
-  if (meeting_ != nullptr) meeting_->announce_leave();
+  if (const auto lock = hold_meeting(); meeting_ != nullptr) meeting_->announce_leave();
 }
 
 void State::tell(const Error& error) {
-  if (meeting_ != nullptr) meeting_->tell(error);
+  if (const auto lock = hold_meeting(); meeting_ != nullptr) meeting_->tell(error);
 }
 
 void State::end_by_peer(const Error& error) {
@@ -273,7 +278,9 @@ Result<void> State::leave() {
   own_bootstrap_.reset();
   siblings_.bootstrap.reset();
   LOCKSTEP_TRY_VOID(meeting_->leave());
-  meeting_.reset();
+  std::unique_ptr<ProcessMeeting> left;  // ends its threads unlocked: they may be waiting for the lock
+  const std::lock_guard lock(meeting_mutex_);
+  left.swap(meeting_);
   return ok();
 }
 

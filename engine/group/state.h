@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <vector>
 
 #include "engine/group/hooks.h"
@@ -126,6 +127,8 @@ class State {
   /// The bootstrap between all ranks of the launch.
   transport::Bootstrap& launch_bootstrap() { return siblings_.bootstrap ? *siblings_.bootstrap : *own_bootstrap_; }
   bool settle(const Error& error);
+  /// Keeps the meeting, if there is one, while another thread than its maker uses it.
+  std::shared_lock<std::shared_mutex> hold_meeting() const { return std::shared_lock(meeting_mutex_); }
 
   const GroupOptions options_;
   const Hooks hooks_;
@@ -142,6 +145,7 @@ class State {
   std::vector<AbortFlag*> flags_;
   std::unique_ptr<ProgressReporter> progress_;
   std::unique_ptr<checkpoint::ReadAhead> read_ahead_;
+  mutable std::shared_mutex meeting_mutex_;  // of the pointer, which only the thread that made the group sets
   std::unique_ptr<ProcessMeeting> meeting_;
   std::unique_ptr<transport::Bootstrap> own_bootstrap_;
   Launch siblings_;

@@ -46,9 +46,10 @@ transport::watch::WatchOptions GroupWatch::options(int rank, int size) const {
           .on_end = [this](const Error& error) { group_.end_by_peer(error); }};
 }
 
+/// The watch before it ends its threads unlocked: they may be waiting for the lock.
 void GroupWatch::set_watch(Watch watch) {
   std::lock_guard lock(mutex_);
-  watch_ = std::move(watch);
+  watch_.swap(watch);
 }
 
 void GroupWatch::open_early() {
@@ -132,6 +133,7 @@ void GroupWatch::tell(const Error& error) {
 
 Error GroupWatch::cause_of(const Error& error) {
   const bool may_be_an_effect = error.kind == ErrorKind::kPeerLost || error.kind == ErrorKind::kUnavailable;
+  std::lock_guard lock(mutex_);
   if (watch_ == nullptr || !may_be_an_effect) return error;
   return watch_->end(kVerdict).value_or(error);
 }
