@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine/group/state.h"
@@ -113,6 +114,7 @@ class Process {
 
   Result<void> run_group(const GroupWork& work);
   Result<void> check_launched() const;
+  Result<void> check_not_interrupted();
   Result<void> check_size(Group& group) const;
   GroupOptions group_options();
   std::function<void(const Progress&)> progress_function() const;
@@ -130,8 +132,9 @@ class Process {
   const int first_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
-  std::mutex mutex_;               // guards the pointer
+  std::mutex mutex_;               // guards the two below
   group::State* group_ = nullptr;  // set while there is a group
+  std::optional<Error> early_;     // of a signal without a group
 };
 
 Result<std::unique_ptr<Group>> Process::open_group() {
@@ -149,6 +152,7 @@ Result<void> Process::run_group(const GroupWork& work) {
   group::State& state = group::State::of(*group);
   const Result<void> done = guarded("launcher", [&]() -> Result<void> {
     state.phases().enter("plan");
+    LOCKSTEP_TRY_VOID(check_not_interrupted());
     LOCKSTEP_TRY_VOID(check_size(*group));
     LOCKSTEP_TRY_VOID(work(*group, lifecycles_.front()->log()));
     return group->leave();
@@ -161,6 +165,13 @@ Result<void> Process::run_group(const GroupWork& work) {
 Result<void> Process::check_launched() const {
   if (!ranks_.ranks || ranks_.run.launch != Launch::kMpi || !launch_.size) return ok();
   return check_degree(*ranks_.ranks, *launch_.size, ranks_.replicas);
+}
+
+/// A signal ends a group that it finds; one from before is found here.
+Result<void> Process::check_not_interrupted() {
+  std::lock_guard lock(mutex_);
+  if (early_) return *early_;
+  return ok();
 }
 
 Result<void> Process::check_size(Group& group) const {
@@ -256,7 +267,7 @@ void Process::take_signal(int signal) {
     return;
   }
   RankLifecycle& first = *lifecycles_.front();
-  if (signal == SIGTERM && ranks_.end_signal == EndSignal::kInterrupt && first.is_running()) {
+  if (signal == SIGTERM && ranks_.end_signal == EndSignal::kInterrupt && first.has_run()) {
     return first.log().warning("leaves the end to the server, after SIGTERM");
   }
   if (signal == SIGTERM && ranks_.end_signal == EndSignal::kLeave && first.is_running() && announce_leave()) {
@@ -265,12 +276,15 @@ void Process::take_signal(int signal) {
   close_progress();
   const Error error = first.settle(interrupted());
   const bool was_running = first.cancel();
-  if (!are_threads() && (starts_processes() || launch_.launcher != transport::Launcher::kNone)) {
+  const bool has_others = starts_processes() || launch_.launcher != transport::Launcher::kNone;
+  if (!was_running || has_others) {
+    for (const auto& lifecycle : lifecycles_) lifecycle->settle(error);  // the process may end before their threads do
     first.end_within(grace());
   }
   std::lock_guard lock(mutex_);
-  if (group_ == nullptr) return;
-  if (was_running) {
+  if (group_ == nullptr) {
+    early_ = error;
+  } else if (was_running) {
     group_->tell(error);
   } else {
     group_->fail(rank_in_group(), error);

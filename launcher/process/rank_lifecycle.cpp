@@ -41,6 +41,7 @@ void RankLifecycle::begin_step(const actors::ExecutorStatus& status) {
 void RankLifecycle::set_running(const group::RunningRank& running) {
   std::lock_guard lock(running_mutex_);
   running_ = running;
+  if (running.cancel) has_run_ = true;
 }
 
 bool RankLifecycle::is_running() const {

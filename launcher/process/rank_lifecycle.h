@@ -40,8 +40,10 @@ class RankLifecycle {
   /// "load, at exchange (operation 4)".
   std::string activity() const;
 
-  /// Whether it runs steps.
+  /// Whether it runs steps, or can.
   bool is_running() const;
+  /// Whether it does, or did.
+  bool has_run() const { return has_run_; }
   /// Ends the session on every rank, if there is one; returns whether there was.
   bool cancel();
 
@@ -73,6 +75,7 @@ class RankLifecycle {
   std::atomic<const char*> phase_ = "start";
   mutable std::mutex running_mutex_;
   group::RunningRank running_;
+  std::atomic<bool> has_run_ = false;
   std::mutex mutex_;  // guards the two below
   bool is_settled_ = false;
   std::optional<Error> error_;

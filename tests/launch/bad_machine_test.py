@@ -2,7 +2,8 @@
 
     bad_machine_test.py PROGRAM
 
-The environment has LOCKSTEP_JUMPING_CLOCK: jumping_clock.cpp as a shared library.
+The environment has LOCKSTEP_JUMPING_CLOCK and LOCKSTEP_SLOW_READS: jumping_clock.cpp and slow_reads.cpp as shared
+libraries.
 """
 import contextlib
 import json
@@ -10,6 +11,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -108,6 +110,21 @@ class BadMachine(launches.Launches):
         self.expect_tokens(done, "jumps", 2)
         timings = self.answer("jumps")["timings"]
         self.assertTrue(all(0 <= seconds < launches.DEADLINE for seconds in timings["token_latencies_s"][0]), timings)
+
+    def test_an_interrupt_ends_a_run_that_waits_for_a_slow_disk(self):
+        for name, more in (("alone", ()), ("threads", ("--launch", "threads", "--tp", "2"))):
+            with self.subTest(ranks=name):
+                records, log = self.folder / f"slow-{name}", self.folder / f"slow-{name}.log"
+                records.mkdir()
+                words = [launches.PROGRAM, *self.arguments(f"slow-{name}", "--exit-record", records, *more)]
+                with open(log, "w") as output, subprocess.Popen(
+                        list(map(str, words)), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                        env={**launches.environment(), "LD_PRELOAD": os.environ["LOCKSTEP_SLOW_READS"]}) as run:
+                    self.assertTrue(waiting.until(lambda: "prefill chunks of" in log.read_text()), log.read_text())
+                    run.send_signal(signal.SIGINT)
+                    self.assertEqual(run.wait(launches.DEADLINE), 130, log.read_text())
+                self.assertIn("interrupted", log.read_text())
+                self.assertEqual({json.loads(record.read_text())["code"] for record in records.iterdir()}, {130})
 
     def test_other_programs_on_all_cores(self):
         with busy_cores(2 * len(os.sched_getaffinity(0))):

@@ -78,6 +78,7 @@ TEST_F(RankLifecycleTest, TellsThePhaseAloneBeforeItsFirstOperation) {
 TEST_F(RankLifecycleTest, CancelsTheStepsThatRun) {
   RankLifecycle rank(3, clock_, run_, Faults({}, 3));
   EXPECT_FALSE(rank.cancel());
+  EXPECT_FALSE(rank.is_running() || rank.has_run());
   int cancelled = 0;
   rank.set_running({.status = [] { return actors::ExecutorStatus{.phase = actors::Phase::kDecode}; },
                     .cancel = [&] { ++cancelled; }});
@@ -86,6 +87,8 @@ TEST_F(RankLifecycleTest, CancelsTheStepsThatRun) {
   EXPECT_EQ(cancelled, 1);
   rank.set_running({});
   EXPECT_FALSE(rank.cancel());
+  EXPECT_FALSE(rank.is_running());
+  EXPECT_TRUE(rank.has_run());  // a signal during its last report is not one before its start
 }
 
 TEST_F(RankLifecycleTest, StrikesItsFaultsInPhasesAndBeforeSteps) {
