@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <caf/io/all.hpp>
 #include <chrono>
 #include <mutex>
@@ -116,6 +117,7 @@ class Session::Impl {
   Result<void> run_executor(RankId rank, shards::StepEngine& engine);
   Result<void> execute(LocalRankState& state, shards::StepEngine& engine);
   Result<void> leave(LocalRankState& state, Result<void> ran);
+  bool wait_for_end(LocalRankState& state, bool has_run_well) const;
   void cancel();
   void fail(const Error& error);
   void end(LocalRankState& state, const Error& error);
@@ -244,12 +246,22 @@ Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
     state.local.abort->raise(ran.error());
     caf::anon_send(state.shard, failed_atom::value, to_wire(ran.error()));
   }
-  const bool was_told = state.closed.wait(options_.leave_deadline);
+  const bool was_told = wait_for_end(state, ran.has_value());
   if (was_told && state.local.rank == RankId(0)) over_.wait(options_.leave_deadline);
   if (const auto error = state.closed.error()) return *error;
   if (!ran.has_value()) return ran;
-  if (!was_told) return left_alone(state.local.rank, options_.leave_deadline);
+  if (!was_told) return left_alone(state.local.rank, options_.end_deadline);
   return ok();
+}
+
+/// Whether the rank was told of the session's end. It is patient with slow ranks, but not in a group that has failed.
+bool Session::Impl::wait_for_end(LocalRankState& state, bool has_run_well) const {
+  constexpr Duration kLook = std::chrono::milliseconds(50);
+  for (Duration waited = Duration::zero(); has_run_well && waited < options_.end_deadline; waited += kLook) {
+    if (state.closed.wait(std::min(kLook, options_.end_deadline))) return true;
+    if (state.local.abort->is_raised()) break;
+  }
+  return state.closed.wait(options_.leave_deadline);
 }
 
 void Session::Impl::cancel() {

@@ -56,7 +56,8 @@ struct SessionOptions {
   PeerDetection detection = PeerDetection::kOn;
   Duration hello_deadline = std::chrono::seconds(60);    // until every rank has joined; counts from `host`
   Duration connect_deadline = std::chrono::seconds(30);  // of `join`
-  Duration leave_deadline = std::chrono::seconds(1);     // of the wait for the other ranks' last messages
+  Duration end_deadline = std::chrono::seconds(60);      // of the wait for the other ranks after the last step
+  Duration leave_deadline = std::chrono::seconds(1);     // of the wait for their last messages after a failure
   Duration heartbeat = Duration::zero();  // between heartbeats of processes; zero: none. A closed connection is
   Duration silence = Duration::zero();  // detected without them; a frozen peer only after `silence` (≥ 5 heartbeats)
   std::string bind_address = "127.0.0.1";  // where `host` listens when other processes take part

@@ -24,7 +24,7 @@ actors::SessionOptions session_options(const group::Member& member, const Schedu
   options.detection =
       group.hooks().detection == group::PeerDetection::kOn ? actors::PeerDetection::kOn : actors::PeerDetection::kOff;
   options.on_refused = [&group, rank = member.rank()](const std::string& line) { group.warn(rank, line); };
-  options.hello_deadline = group.options().deadline;
+  options.hello_deadline = options.end_deadline = group.options().deadline;
   options.connect_deadline = group.options().deadline;
   return options;
 }

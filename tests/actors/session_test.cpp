@@ -169,6 +169,18 @@ TEST(Session, LosesTheCoordinatorAndEverySurvivorNamesRankZero) {
   }
 }
 
+TEST(Session, WaitsAtItsEndForARankThatIsLate) {
+  TestSession test(2, Processes::kOnePerRank, {}, {.leave_deadline = std::chrono::milliseconds(10)});
+  test.client().finish();
+  test.start(0);
+  std::promise<void> never;
+  EXPECT_EQ(never.get_future().wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  test.start(1);  // without a core until now
+  test.join();
+  EXPECT_TRUE(test.rank(0).result.has_value()) << test.rank(0).result.error().message;
+  EXPECT_TRUE(test.rank(1).result.has_value()) << test.rank(1).result.error().message;
+}
+
 TEST(Session, DoesNotNoticeALostRankWithDetectionOff) {
   TestSession test(2, Processes::kOnePerRank, {}, {.detection = PeerDetection::kOff});
   CollectingSink sink;
