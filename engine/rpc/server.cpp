@@ -164,7 +164,7 @@ class EngineServer final : public wire::Engine::Server {
     const auto params = context.getParams();
     const Result<ScoreHandle> opened = open_text(read_ids(params.getIds()), params.getTop());
     if (!opened.has_value()) {
-      write_failure(opened.error(), context.getResults().initScored().initFailure());
+      write_failure(opened.error(), context.getResults().initScored().initFailure(), is_abandoned());
       return kj::READY_NOW;
     }
     context.allowCancellation();
@@ -216,6 +216,9 @@ class EngineServer final : public wire::Engine::Server {
                  "start another engine"};
   }
 
+  /// Whether a refusal says nothing of the request: the ranks have failed, and others may answer it.
+  bool is_abandoned() const { return service_.group.failure().has_value(); }
+
   Result<ScoreHandle> open_text(std::vector<int32_t> ids, uint32_t top) {
     LOCKSTEP_TRY_VOID(check_serves());
     return service_.engine.submit_text(std::move(ids), top);
@@ -224,7 +227,7 @@ class EngineServer final : public wire::Engine::Server {
   void start(GenerateContext context, const ConstraintWorker::Compiled& constraint) {
     const auto outbox = std::make_shared<Outbox>();
     const Result<RequestHandle> opened = open(context.getParams().getRequest(), constraint, outbox);
-    if (!opened.has_value()) return write_failure(opened.error(), context.getResults().initFailure());
+    if (!opened.has_value()) return write_failure(opened.error(), context.getResults().initFailure(), is_abandoned());
     RequestHandle handle = opened.value();
     handle.on_done([outbox, handle]() mutable { outbox->close(handle.wait()); });
     context.getResults().setNumber(handle.number());

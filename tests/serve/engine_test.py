@@ -528,6 +528,19 @@ class EngineOverRpc(WithAnswers):
 
         self.with_engine(body, "--launch", "processes", "--tp", 2, "--fault", "rank=1,phase=decode,kind=kill,step=20")
 
+    def test_a_request_after_the_end_of_the_ranks_is_abandoned_as_those_before(self):
+        async def body(engine, served):
+            first = await ask(engine, PROMPTS[0], max_new_tokens=110)
+            self.assertEqual((await first.answers())[0], "resource_exhausted")
+            asked = {"ids": PROMPTS[1], "options": options()}
+            opened = await engine.generate(asked, Sink())  # within the 0.2 s until the engine ends
+            scored = (await engine.score(PROMPTS[1], 0)).scored
+            for failure in (opened.failure, scored.failure):
+                self.assertEqual((str(failure.kind), failure.abandoned), ("resource_exhausted", True))
+            self.assertNotEqual(served.process.wait(DEADLINE), 0)
+
+        self.with_engine(body, "--launch", "threads", "--tp", 1, "--fault", "rank=0,phase=decode,kind=memory,step=20")
+
     def test_the_examples_stream_text(self):
         with Served(self.folder, "--launch", "threads", "--tp", 1) as served:
             ids = list(map(str, PROMPTS[0]))

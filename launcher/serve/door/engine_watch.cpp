@@ -50,10 +50,12 @@ void EngineWatch::look(size_t replica) {
   own.next = parts_.loop->after(kLook, [this, replica] { look_again(replica); });
 }
 
-/// An idle engine that has answered is left alone for a while.
+/// An idle engine that has answered is left alone for a while, unless ranks are about to leave it.
 void EngineWatch::look_again(size_t replica) {
   Looks& own = at(replica);
-  if (own.answers.is_waiting() || parts_.is_working()) return look(replica);
+  const bool is_left =
+      replica < parts_.statuses.size() && std::ranges::any_of(parts_.statuses[replica].presence, &RankPresence::leaves);
+  if (own.answers.is_waiting() || parts_.is_working() || is_left) return look(replica);
   const Duration silence = duration_of(parts_.options.replicas.silence_s);  // shows a host's loss in its second half
   const Duration pause = silence > Duration::zero() ? std::min<Duration>(kIdleLook, silence / 4) : kIdleLook;
   own.next = parts_.loop->after(pause, [this, replica] { look(replica); });
@@ -64,19 +66,20 @@ void EngineWatch::ask(size_t replica) {
   parts_.engine.status(replica, [this, replica](const Result<EngineStatus>& status) {
     Looks& own = at(replica);
     own.answers.note_answered();
-    take(replica, status);
+    if (take(replica, status)) events_.on_status(replica, status.value());
     if (status.has_value() && own.first) std::exchange(own.first, nullptr)();
   });
 }
 
-void EngineWatch::take(size_t replica, const Result<EngineStatus>& status) {
-  if (!status.has_value() || parts_.losses.contains(replica)) return;
+/// Returns whether it is the status of an engine that serves.
+bool EngineWatch::take(size_t replica, const Result<EngineStatus>& status) {
+  if (!status.has_value() || parts_.losses.contains(replica)) return false;
   if (status.value().step_age_s) {
     parts_.health.note_progress(DoorParts::now() - duration_of(*status.value().step_age_s));
   }
   if (parts_.statuses.size() <= replica) parts_.statuses.resize(replica + 1);
   parts_.statuses[replica] = status.value();
-  events_.on_status(replica, status.value());
+  return true;
 }
 
 void EngineWatch::read(std::function<void(const EngineActivity&)> done) {

@@ -14,7 +14,7 @@ namespace lockstep::serve {
 class EngineWatch {
  public:
   struct Events {
-    /// A replica has answered so.
+    /// A replica has answered a look so. Looks are apart in time, however often `read` is called.
     std::function<void(size_t replica, const EngineStatus&)> on_status;
     /// It has not answered for `ReplicaOptions::silence_s`. Called at most once for each `begin`.
     std::function<void(size_t replica)> on_silent;
@@ -43,7 +43,7 @@ class EngineWatch {
   void look(size_t replica);
   void look_again(size_t replica);
   void ask(size_t replica);
-  void take(size_t replica, const Result<EngineStatus>& status);
+  bool take(size_t replica, const Result<EngineStatus>& status);
   /// A function whose call number `calls` calls `answer`; after a second that happens anyway. An engine in trouble must
   /// not hold up answers.
   std::function<void()> within_limit(int calls, std::function<void()> answer);

@@ -52,8 +52,8 @@ Result<void> serve_until_the_end() {
   std::unique_ptr<serve::Door> door;
   // Made before other threads, so that they do not get the signals; it ends before the door.
   const launcher::Interruption interruption([&](int) {
-    serve::Door* const target = running;
-    target == nullptr ? void(is_early = true) : target->interrupt();
+    is_early = true;  // first: a door that is published meanwhile finds it
+    if (serve::Door* const target = running) target->interrupt();
   });
   process::EnvironmentMap environment = engine_environment(options);
   LOCKSTEP_TRY(door, serve::Door::open(std::move(options), std::move(environment), log, print));

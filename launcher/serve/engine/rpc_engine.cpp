@@ -124,18 +124,21 @@ class RpcCall final : public EngineCall {
   std::shared_ptr<OpenCall> open_;  // with events that are on their way
 };
 
+/// Why a connection is lost, noted on the loop's thread; shared because an engine may end before its connection.
+using Loss = std::optional<Error>;
+
 class RpcEngine final : public Engine {
  public:
-  RpcEngine(EventLoop& loop, std::unique_ptr<RpcThread> thread, EngineFacts facts)
-      : loop_(loop), thread_(std::move(thread)), facts_(std::move(facts)) {}
+  RpcEngine(EventLoop& loop, std::unique_ptr<RpcThread> thread, EngineFacts facts, std::shared_ptr<const Loss> loss)
+      : loop_(loop), thread_(std::move(thread)), facts_(std::move(facts)), loss_(std::move(loss)) {}
 
   const EngineFacts& facts() const override { return facts_; }
 
   std::unique_ptr<EngineCall> open(EngineRequest request, std::shared_ptr<EngineSink> sink) override {
     const auto open = std::make_shared<OpenCall>(OpenCall{std::move(sink)});
     const uint64_t number = ++opened_;
-    if (lost_) {
-      loop_.post([open, error = *lost_] { open->end([&](EngineSink& receiver) { receiver.on_failed(error); }); });
+    if (*loss_) {
+      loop_.post([open, error = **loss_] { open->end([&](EngineSink& receiver) { receiver.on_failed(error); }); });
     } else {
       thread_->post(
           [number, request = std::move(request), open](RpcClient& client) { client.open(number, request, open); });
@@ -181,21 +184,19 @@ class RpcEngine final : public Engine {
     });
   }
 
-  void note_lost(const Error& error) { lost_ = error; }
-
  private:
   /// Whether the connection is lost, so that `done` gets the reason.
   template <typename T, typename Done>
   bool answer_lost(const Done& done) {
-    if (!lost_) return false;
-    loop_.post([done, error = *lost_] { done(Result<T>(error)); });
+    if (!*loss_) return false;
+    loop_.post([done, error = **loss_] { done(Result<T>(error)); });
     return true;
   }
 
   EventLoop& loop_;
   std::unique_ptr<RpcThread> thread_;
   const EngineFacts facts_;
-  std::optional<Error> lost_;
+  const std::shared_ptr<const Loss> loss_;
   uint64_t opened_ = 0;
 };
 
@@ -209,14 +210,13 @@ class Attempt final : public Connection {
           const auto state = weak.lock();
           if (state == nullptr) return;
           if (!facts.has_value()) return done(facts.error());
-          auto engine = std::make_unique<RpcEngine>(loop, std::move(state->thread), facts.value());
-          state->engine = engine.get();
-          done(Result<std::unique_ptr<Engine>>(std::move(engine)));
+          done(Result<std::unique_ptr<Engine>>(
+              std::make_unique<RpcEngine>(loop, std::move(state->thread), facts.value(), state->loss)));
         },
         [weak, lost = connecting.on_lost](const Error& error) {
           const auto state = weak.lock();
           if (state == nullptr) return;
-          state->engine->note_lost(error);
+          *state->loss = error;
           lost(error);
         });
   }
@@ -224,7 +224,7 @@ class Attempt final : public Connection {
  private:
   struct State {
     std::unique_ptr<RpcThread> thread;  // until the engine has it
-    RpcEngine* engine = nullptr;
+    std::shared_ptr<Loss> loss = std::make_shared<Loss>();
   };
   std::shared_ptr<State> state_;
 };

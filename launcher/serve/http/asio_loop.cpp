@@ -56,6 +56,8 @@ void AsioLoop::run() {
       report("unknown exception");
     }
   }
+  computations_.stop();  // what is computed may use what the loop's owner destroys next
+  computations_.join();
 }
 
 void AsioLoop::report(const char* failure) const {

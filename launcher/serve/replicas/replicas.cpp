@@ -80,10 +80,16 @@ Result<bool> Replicas::change_ranks(std::optional<int> ranks, Replica::OnChanged
 void Replicas::change_next(size_t replica) {
   while (replica < replicas_.size() && replicas_[replica]->is_over()) ++replica;
   if (replica == replicas_.size()) return std::exchange(change_, std::nullopt)->done({});
-  replicas_[replica]->change_ranks(change_->ranks, [this, replica](const std::string& failure) {
-    if (failure.empty()) return change_next(replica + 1);
+  const auto end = [this](const std::string& failure) {
     change_failure_ = failure;
     std::exchange(change_, std::nullopt)->done(failure);
+  };
+  // The replicas before took their time: this one may have been lost, or have begun a change of its own.
+  if (const auto may_change = replicas_[replica]->check_change(); !may_change.has_value()) {
+    return end(may_change.error().message);
+  }
+  replicas_[replica]->change_ranks(change_->ranks, [this, replica, end](const std::string& failure) {
+    failure.empty() ? change_next(replica + 1) : end(failure);
   });
 }
 

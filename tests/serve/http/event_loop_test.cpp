@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <stdexcept>
 #include <thread>
 
@@ -83,6 +84,24 @@ TEST(EventLoop, ComputesInOrderOnAnotherThreadAndEndsOnItsOwn) {
   loop->run();
   EXPECT_THAT(computed, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_EQ(done, computed);
+}
+
+TEST(EventLoop, ComputesNothingAfterItsEnd) {
+  const auto loop = make_loop();
+  std::atomic<bool> has_ended = false;
+  std::atomic<int> late = 0;
+  for (int i = 0; i < 1000; ++i) {
+    loop->compute(
+        [&, i] {
+          if (i == 1) loop->stop();
+          std::this_thread::yield();
+          if (has_ended) ++late;  // what it uses is gone
+        },
+        [] {});
+  }
+  loop->run();
+  has_ended = true;
+  EXPECT_EQ(late, 0);
 }
 
 TEST(EventLoop, SurvivesFunctionsThatThrow) {
