@@ -121,7 +121,7 @@ Result<int> Supervisor::run(const process::ChildStop& stop) {
         end.lost_ranks.empty() ? "" : fmt::format(", lost rank {}", fmt::join(end.lost_ranks, ", "));
     say("start {} ended with code {}{}; {} rows before, {} now; {}", rule_.restarts() + 1, end.code, lost, before, done,
         end.message);
-    if (stop.is_raised()) return kInterrupted;
+    if (stop.is_raised() && end.code != 0) return kInterrupted;
     const bool has_progressed = done > before;
     const RestartDecision decision = rule_.decide({.cause = cause_of(end),
                                                    .lost_ranks = end.lost_ranks,

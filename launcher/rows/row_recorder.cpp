@@ -15,10 +15,12 @@ RowRecorder::~RowRecorder() {
   if (thread_.joinable()) (void)finish();
 }
 
-bool RowRecorder::wait_for_room(size_t limit) {
+bool RowRecorder::wait_for_room(size_t limit, std::optional<TimePoint> end) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopped_ || error_ || under_way_ < limit; });
-  if (stopped_ || error_) return false;
+  const auto has_room = [&] { return under_way_ < limit; };
+  const auto may_go_on = [&] { return stopped_ || error_ || has_room(); };
+  end ? void(changed_.wait_until(lock, *end, may_go_on)) : changed_.wait(lock, may_go_on);
+  if (stopped_ || error_ || !has_room()) return false;
   ++under_way_;
   return true;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/rows/row_results.h"
+#include "runtime/core/clock.h"
 
 namespace lockstep::launcher {
 
@@ -27,8 +28,8 @@ class RowRecorder {
   RowRecorder& operator=(const RowRecorder&) = delete;
 
   /// Waits until fewer than `limit` rows are handed out and not recorded, then counts one more. False when the recorder
-  /// failed or was stopped. @blocking
-  bool wait_for_room(size_t limit);
+  /// failed or was stopped, or at `end`. @blocking
+  bool wait_for_room(size_t limit, std::optional<TimePoint> end = std::nullopt);
 
   /// Counts one more row as handed out, without a limit.
   void admit();

@@ -28,12 +28,14 @@ SharedRows::SharedRows(RowResults& results, size_t rows, size_t unrecorded,
       pool_(rows_to_do(results, rows)) {}
 
 std::optional<size_t> SharedRows::next(size_t group, size_t most, std::optional<Duration> limit) {
-  if (!recorder_.wait_for_room(unrecorded_)) return std::nullopt;
+  std::optional<TimePoint> end;
+  if (limit) end = SteadyClock().now() + *limit;
+  if (!recorder_.wait_for_room(unrecorded_, end)) return std::nullopt;
   std::optional<size_t> row;
   {
     std::unique_lock lock(mutex_);
     const auto may_go_on = [&] { return is_stopped_ || pool_.is_settled() || may_take(group, most); };
-    limit ? void(changed_.wait_for(lock, *limit, may_go_on)) : changed_.wait(lock, may_go_on);
+    end ? void(changed_.wait_until(lock, *end, may_go_on)) : changed_.wait(lock, may_go_on);
     if (!is_stopped_ && may_take(group, most)) row = pool_.take(group);
   }
   if (!row) recorder_.release();

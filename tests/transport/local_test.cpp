@@ -95,6 +95,16 @@ TEST(LocalWorld, RefusesADescriptorThatIsNoMeeting) {
   }
 }
 
+TEST(LocalWorld, RefusesARankThatHasJoinedBefore) {
+  const MeetingFile file = MeetingFile::create(2).value();
+  ASSERT_TRUE(World::join(file.descriptor(), 1, 2).has_value());  // its memory holds what the rank left there
+  const auto again = World::join(file.descriptor(), 1, 2);
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_THAT(again.error().message, HasSubstr("open one group in a program"));
+  EXPECT_TRUE(World::join(file.descriptor(), 0, 2).has_value());
+}
+
 TEST(LocalWorld, IsNotInheritedFurther) {
   const MeetingFile file = MeetingFile::create(2).value();
   fcntl(file.descriptor(), F_SETFD, 0);  // as after the exec that started this rank

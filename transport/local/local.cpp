@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,7 +21,23 @@ constexpr size_t kMessageBytes = 16 * 1024;  // longer texts take several rounds
 
 region::Layout layout_of(int ranks) { return region::Layout::of(ranks, kMessageBytes); }
 
-size_t file_bytes(int ranks) { return layout_of(ranks).bytes() * kMostBootstraps; }
+size_t bootstraps_bytes(int ranks) { return layout_of(ranks).bytes() * kMostBootstraps; }
+
+/// A word of each rank behind the bootstraps: whether it has joined.
+using Seat = std::atomic<uint32_t>;
+
+size_t file_bytes(int ranks) { return bootstraps_bytes(ranks) + sizeof(Seat) * static_cast<size_t>(ranks); }
+
+/// The rounds of a rank that joined before are in the memory already: it would meet the others in them.
+Result<void> take_seat(const region::Memory& memory, int rank, int size) {
+  Seat* const seats = reinterpret_cast<Seat*>(memory.data() + bootstraps_bytes(size));
+  if (seats[rank].exchange(1) == 0) return ok();
+  return Error{ErrorKind::kFailedPrecondition,
+               fmt::format("[transport/local] rank {}: cannot meet the other ranks again: found a group that this rank "
+                           "had joined, expected none before; open one group in a program that starts its ranks itself",
+                           rank),
+               rank};
+}
 
 Error no_meeting(int descriptor, std::string_view found) {
   return {ErrorKind::kFailedPrecondition,
@@ -50,6 +67,7 @@ Result<std::unique_ptr<World>> World::join(int descriptor, int rank, int size) {
     return no_meeting(descriptor, fmt::format("a file of {} bytes", facts.st_size));
   }
   LOCKSTEP_TRY(region::Memory memory, region::Memory::of_file(descriptor, file_bytes(size)));
+  LOCKSTEP_TRY_VOID(take_seat(memory, rank, size));
   fcntl(descriptor, F_SETFD, FD_CLOEXEC);
   return std::unique_ptr<World>(new World(std::make_shared<region::Memory>(std::move(memory)), rank, size));
 }

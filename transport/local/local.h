@@ -39,8 +39,8 @@ class MeetingFile {
 /// One rank's connection to the others. Bootstraps made from it may outlive it.
 class World {
  public:
-  /// Fails with `kFailedPrecondition` when `descriptor` is not the file of a starter of `size` ranks. Borrows the
-  /// descriptor during the call, and marks it as closed by exec.
+  /// Fails with `kFailedPrecondition` when `descriptor` is not the file of a starter of `size` ranks, or `rank` has
+  /// joined before. Borrows the descriptor during the call, and marks it as closed by exec.
   static Result<std::unique_ptr<World>> join(int descriptor, int rank, int size);
 
   int rank() const { return rank_; }

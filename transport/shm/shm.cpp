@@ -14,6 +14,7 @@
 
 #include "runtime/core/descriptor.h"
 #include "runtime/core/ids.h"
+#include "runtime/core/reserve_file.h"
 #include "transport/region/region_communicator.h"
 
 namespace lockstep::transport::shm {
@@ -134,7 +135,7 @@ Result<Memory> attach(const Offer& offer, const Layout& layout, int name, int ra
     return cannot("open", name, ENOENT);  // another file of that path
   }
   const auto begin = static_cast<off_t>(layout.part_bytes() * static_cast<size_t>(rank));
-  const int error = posix_fallocate(file.get(), begin, static_cast<off_t>(layout.part_bytes()));
+  const int error = reserve_file(file.get(), begin, static_cast<off_t>(layout.part_bytes()));
   if (error != 0) return cannot("reserve", name, error);
   return Memory::of_file(file.get(), layout.bytes());
 }

@@ -12,6 +12,7 @@
 #include "engine/group/agreement.h"
 #include "launcher/measure/doctor/judgements.h"
 #include "launcher/measure/doctor/stages.h"
+#include "runtime/core/reserve_file.h"
 #include "transport/region/region.h"
 
 namespace lockstep::launcher {
@@ -46,7 +47,7 @@ Result<void> create(const RankPlace& place, Name& name) {
   const int file = shm_open(wanted.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return cannot(place, "create");
   name.text = std::move(wanted);
-  const int error = posix_fallocate(file, 0, static_cast<off_t>(kPage) * place.local_size);
+  const int error = reserve_file(file, 0, static_cast<off_t>(kPage) * place.local_size);
   close(file);
   errno = error;
   return error == 0 ? Result<void>(ok()) : cannot(place, "fill");

@@ -64,6 +64,7 @@ TEST(RowRecorder, GivesRoomOnlyWhenRowsAreRecorded) {
   auto third = std::async(std::launch::async, [&] { return recorder.wait_for_room(2); });
   recorder.put(row(0));
   EXPECT_EQ(third.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_FALSE(recorder.wait_for_room(2, SteadyClock().now()));
   results.open();
   EXPECT_TRUE(third.get());
   auto fourth = std::async(std::launch::async, [&] { return recorder.wait_for_room(2); });

@@ -39,6 +39,11 @@ CallWatch::Guard CallWatch::watch(const std::string& operation, Duration limit) 
   return Guard(*this);
 }
 
+/// The report has read the operation's name before the call's owner gives it up.
+void CallWatch::end_call() {
+  if (until_.exchange(0, std::memory_order_release) == kReported) std::lock_guard wait_for_report(mutex_);
+}
+
 void CallWatch::look() {
   int64_t raised_at = 0;
   std::unique_lock lock(mutex_);
@@ -48,8 +53,11 @@ void CallWatch::look() {
     if (options_.abort != nullptr && options_.abort->is_raised() && raised_at == 0) raised_at = now;
     const bool is_aborted = raised_at != 0 && now - raised_at > options_.abort_grace.count();
     if (until == 0 || (now < until && !is_aborted)) continue;
+    int64_t claimed = until;
+    if (!until_.compare_exchange_strong(claimed, kReported, std::memory_order_acquire)) continue;  // it has just ended
     const Error error = now >= until ? took_too_long(*operation_.load(std::memory_order_relaxed), limit_ns_.load())
                                      : *options_.abort->reason();
+    lock.unlock();
     options_.on_stuck(error);
     return;  // called once only
   }

@@ -39,7 +39,7 @@ class CallWatch {
     Guard(Guard&& other) noexcept : watch_(std::exchange(other.watch_, nullptr)) {}
     Guard& operator=(Guard&&) = delete;
     ~Guard() {
-      if (watch_ != nullptr) watch_->until_.store(0, std::memory_order_release);
+      if (watch_ != nullptr) watch_->end_call();
     }
 
    private:
@@ -53,12 +53,15 @@ class CallWatch {
   [[nodiscard]] Guard watch(const std::string& operation, Duration limit);
 
  private:
+  static constexpr int64_t kReported = -1;
+
+  void end_call();
   void look();
 
   const Options options_;
   std::atomic<const std::string*> operation_ = nullptr;
   std::atomic<int64_t> limit_ns_ = 0;
-  std::atomic<int64_t> until_ = 0;  // steady clock in nanoseconds; 0: no call
+  std::atomic<int64_t> until_ = 0;  // steady clock in nanoseconds; 0: no call; or kReported
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;
