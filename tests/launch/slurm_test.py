@@ -1,6 +1,9 @@
 """Ranks by srun and sbatch on a private Slurm: the same tokens, and the messages of wrong launches."""
 import json
+import socket
 import subprocess
+import urllib.parse
+import urllib.request
 
 import hosts
 import launches
@@ -45,9 +48,16 @@ class Slurm(launches.Launches):
                 stderr=subprocess.STDOUT) as step:
             waiting.until(lambda: endpoint.exists() or step.poll() is not None)
             self.assertTrue(endpoint.exists(), log.read_text())
-            self.cluster.run(["scancel", "--signal=TERM", json.loads(endpoint.read_text())["job"]])
+            found = json.loads(endpoint.read_text())
+            address = urllib.parse.urlsplit(found["url"])
+            # A request whose body is missing is open until every rank has taken the signal.
+            with socket.create_connection((address.hostname, address.port), timeout=launches.DEADLINE) as open_request:
+                open_request.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+                urllib.request.urlopen(found["url"] + "/health", timeout=launches.DEADLINE).close()
+                self.cluster.run(["scancel", "--signal=TERM", found["job"]])
+                words = [f"[r{rank}] leaves the end to the server" for rank in range(2)]
+                self.assertTrue(waiting.until(lambda: all(word in log.read_text() for word in words)), log.read_text())
             self.assertEqual(step.wait(launches.DEADLINE), 0, log.read_text())
-        self.assertIn("[r1] leaves the end to the server", log.read_text())
 
     def test_a_step_without_pmix_is_refused_before_mpi_ends_the_process(self):
         for kind, chosen in (("none", {}), ("pmi2", {"LOCKSTEP_MPI_LIBRARY": "libmpi.so.40"})):

@@ -23,6 +23,14 @@ SILENCE = 2  # seconds
 CLIENTS = ("greedy", "sampled", "schema")
 
 
+def name_of(pid):
+    """Of a process; empty once it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 class LostHosts(test_folder.FolderTests):
     maxDiff = None
 
@@ -107,8 +115,7 @@ class LostHosts(test_folder.FolderTests):
             self.assertEqual(recovery_test.transcripts(recovery_test.begin_all(server, CLIENTS)), expected)
 
     def ranks_on(self, host):
-        return [pid for pid in self.group[host].processes()
-                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "lockstep"]
+        return [pid for pid in self.group[host].processes() if name_of(pid) == "lockstep"]
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ class Replicas(unittest.TestCase):
                 streams = begin_all(server)
                 self.assertTrue(served.until(lambda: streams["greedy"].tokens() >= 12))
                 os.kill(first_ranks(server)[turn], signal.SIGKILL)
-                self.assertTrue(served.until(lambda: "recovering" in health(server)["replicas"]))
+                self.assertTrue(served.until(
+                    lambda turn=turn: server.said().count("starts the ranks again") > turn))
                 self.assertEqual(server.get("/health")[0], 200)  # the other one serves
                 self.expect_same(server, streams, "killed")
                 self.expect_all(server, 2)
