@@ -74,18 +74,21 @@ class ControlPlane(launches.Launches):
         return [(address.strip("[]"), int(port)) for line in found.splitlines() if any(number in line for number in own)
                 for address, port in [line.split()[3].rsplit(":", 1)]]
 
-    def control_ports(self, enter, address, stranger, folder):
-        """Those on `address` that greet a process on the host `stranger` with a challenge, as MPI's own do not."""
-        script = ("import socket, sys\n"
-                  "for port in map(int, sys.argv[2:]):\n"
-                  "    with socket.create_connection((sys.argv[1], port), timeout=20) as one:\n"
-                  "        one.settimeout(1)\n"
-                  "        try:\n"
-                  "            print(port) if one.recv(8) == b'LSTEPch1' else None\n"
-                  "        except TimeoutError:\n"
-                  "            pass\n")
+    def control_ports(self, enter, address, stranger, folder, expected):
+        """Those on `address` that greet a process on the host `stranger` with a challenge, as MPI's own do not. Waits for
+        `expected` of them, and a second for more."""
+        script = ("import select, socket, sys, time\n"
+                  "left = {socket.create_connection((sys.argv[1], port), timeout=20): port for port in map(int, sys.argv[3:])}\n"
+                  "greeted, end = [], time.monotonic() + 20\n"
+                  "while left and time.monotonic() < end:\n"
+                  "    if len(greeted) >= int(sys.argv[2]):\n"
+                  "        end = min(end, time.monotonic() + 1)\n"
+                  "    for one in select.select(list(left), [], [], 0.1)[0]:\n"
+                  "        port = left.pop(one)\n"
+                  "        greeted += [port] if one.recv(8) == b'LSTEPch1' else []\n"
+                  "print(*greeted)\n")
         ports = [str(port) for bound, port in self.listening(enter, folder) if bound == address]
-        words = [*stranger, sys.executable, "-c", script, address, *ports]
+        words = [*stranger, sys.executable, "-c", script, address, str(expected), *ports]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
         return list(map(int, done.stdout.split()))
 
@@ -128,9 +131,9 @@ class ControlPlane(launches.Launches):
         self.addCleanup(paused.end)
         self.assertEqual(recorder.wait(timeout=30), 0)
         first, other = self.group[0], self.group[1]
-        ports = self.control_ports(first.enter(), first.address, other.enter(), folder)
+        ports = self.control_ports(first.enter(), first.address, other.enter(), folder, 2)
         self.assertEqual(len(ports), 2)  # the watch and the actors
-        self.assertEqual(self.control_ports(other.enter(), other.address, first.enter(), folder), [])
+        self.assertEqual(self.control_ports(other.enter(), other.address, first.enter(), folder, 0), [])
 
         def second_run():
             done = self.run_command([*self.group.mpirun([1, 1]), launches.PROGRAM, *self.arguments("second")])
@@ -148,7 +151,7 @@ class ControlPlane(launches.Launches):
                                                            "--exit-record", folder)], folder)
         self.addCleanup(paused.end)
         listening = self.listening([], folder)
-        ports = self.control_ports([], "127.0.0.1", [], folder)
+        ports = self.control_ports([], "127.0.0.1", [], folder, 1)
         self.assertTrue(all(address == "127.0.0.1" for address, _ in listening), listening)
         self.assertEqual(len(ports), 1)  # the watch meets at a Unix socket
         with socket.create_connection(("127.0.0.1", ports[0]), timeout=20) as one:

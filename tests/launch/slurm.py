@@ -8,9 +8,11 @@
 No systemd, no accounting. The daemons are children of this process and end with it. Needs root and the Debian packages
 slurm-wlm and munge.
 """
+import contextlib
 import os
 import pathlib
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -70,9 +72,13 @@ def why_not():
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that no connection of another program gets by itself before the daemon has it."""
+    first_of_system = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(10000, first_of_system), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"found no free port from 10000 to {first_of_system}")
 
 
 class Slurm:
