@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 namespace lockstep::generation {
 namespace {
+
+constexpr size_t kMostStopBytes = 4096;
 
 Result<void> check_sequence(const Option& option, const std::vector<int32_t>& ids) {
   if (ids.empty()) return invalid_option(option.row.name, "an empty sequence", option.row.allowed);
@@ -63,9 +66,15 @@ Result<void> check_eos_ids(const Option& option, const GenerationConfig& config)
                         fmt::format("at most {}", sampling::kMaxEosIds));
 }
 
+/// Every sequence of a request has its copy of them.
 Result<void> check_stop_strings(const Option& option, const GenerationConfig& config) {
-  const bool has_empty = std::ranges::find(config.stop_strings, "") != config.stop_strings.end();
-  return has_empty ? invalid_option(option.row.name, "an empty string", option.row.allowed) : Result<void>(ok());
+  for (const std::string& text : config.stop_strings) {
+    if (text.empty()) return invalid_option(option.row.name, "an empty string", option.row.allowed);
+    if (text.size() > kMostStopBytes) {
+      return invalid_option(option.row.name, fmt::format("one of {} bytes", text.size()), option.row.allowed);
+    }
+  }
+  return ok();
 }
 
 }  // namespace lockstep::generation

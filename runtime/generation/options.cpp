@@ -29,8 +29,9 @@ std::string default_value() {
   return "none";
 }
 
+/// Checked as shards compute with it, too: in float32 a tiny temperature is 0, and a great penalty infinite.
 Result<void> check_number(const Option& option, double value) {
-  if (option.bounds.hold(value)) return ok();
+  if (option.bounds.hold(value) && option.bounds.hold(static_cast<float>(value))) return ok();
   return invalid_option(option.row.name, fmt::format("{:g}", value), option.bounds.expected);
 }
 
@@ -242,7 +243,7 @@ constexpr std::tuple kTable{
     row<&Config::bos_token_id>("bos_token_id", "Kept from files; prompts have their first token already")
         .flagged(FlagSource::kNone),
     row<&Config::stop_strings>("stop_strings", "Text that ends a row (may be repeated)")
-        .checked(check_stop_strings, "strings of at least one character")
+        .checked(check_stop_strings, "strings of 1 to 4096 bytes")
         .flagged(kSeparate, "stop")
         .in_rows_as("stop"),
     row<&Config::max_time>("max_time", "Seconds after which a row ends with its next token")

@@ -168,6 +168,7 @@ TEST(GenerationConfig, ValidateNamesTheOptionAndItsRange) {
     EXPECT_THAT(valid.error().message, AllOf(HasSubstr(option), HasSubstr("expected")));
   };
   expect_refused([](auto& c) { c.temperature = 0; }, "temperature");
+  expect_refused([](auto& c) { c.temperature = 1e-46; }, "temperature");  // 0 in float32
   expect_refused([&](auto& c) { c.temperature = nan; }, "temperature");
   expect_refused([](auto& c) { c.top_k = -1; }, "top_k");
   expect_refused([](auto& c) { c.top_p = 0; }, "top_p");
@@ -175,11 +176,13 @@ TEST(GenerationConfig, ValidateNamesTheOptionAndItsRange) {
   expect_refused([&](auto& c) { c.top_p = nan; }, "top_p");
   expect_refused([](auto& c) { c.min_p = -0.1; }, "min_p");
   expect_refused([](auto& c) { c.repetition_penalty = 0; }, "repetition_penalty");
+  expect_refused([](auto& c) { c.repetition_penalty = 1e300; }, "repetition_penalty");
   expect_refused([](auto& c) { c.max_new_tokens = 0; }, "max_new_tokens");
   expect_refused([](auto& c) { c.eos_token_ids = {-1}; }, "eos_token_id");
   expect_refused([](auto& c) { c.eos_token_ids.assign(17, 1); }, "eos_token_id");
   expect_refused([](auto& c) { c.pad_token_id = -1; }, "pad_token_id");
   expect_refused([](auto& c) { c.stop_strings = {""}; }, "stop_strings");
+  expect_refused([](auto& c) { c.stop_strings = {"a", std::string(4097, 'x')}; }, "stop_strings");
   expect_refused([](auto& c) { c.max_time = 0; }, "max_time");
   expect_refused([](auto& c) { c.typical_p = 0; }, "typical_p");
   expect_refused([](auto& c) { c.epsilon_cutoff = 1; }, "epsilon_cutoff");
