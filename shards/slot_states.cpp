@@ -152,8 +152,9 @@ Result<void> SlotStates::activate(SlotId slot) { return write_one(active_, slot,
 
 Result<void> SlotStates::copy(SlotId src, SlotId dst) {
   LOCKSTEP_TRY(SlotProgress progress, this->progress(src));
-  if (progress.active == 0) {
+  if (progress.active == 0) {  // a prompt's beginning: what concerns the answer, and its end, is the other request's own
     LOCKSTEP_TRY(progress.output_index, read_one(output_index_, dst));
+    LOCKSTEP_TRY(progress.finished, read_one(finished_, dst));
   }
   LOCKSTEP_TRY_VOID(set_progress(dst, progress));
   note(dst, static_cast<uint64_t>(src.value));

@@ -207,6 +207,19 @@ TEST(Shard, CopiesASlotBeforeTheRowsThatGoOnWithIt) {
   EXPECT_EQ(f.backend.store->value("active", 0), 0);
 }
 
+TEST(Shard, CopiesAPromptsBeginningWithoutTheStopOfItsRequest) {
+  Fixture f;
+  for (int32_t slot : {0, 1}) ASSERT_TRUE(f.shard->open_slot(SlotId(slot), {.max_new_tokens = 3}).has_value());
+  f.backend.store->set("length", 0, 5);
+  f.backend.store->set("finished", 0, 1);  // by a stop request in the middle of its prompt
+  PrefillRows next = rows({7}, 1, {-1, -1});
+  next.copies = {{SlotId(0), SlotId(1)}};
+  ASSERT_TRUE(f.shard->prefill(next, {}).has_value());
+  EXPECT_EQ(f.backend.store->value("length", 1), 5);
+  EXPECT_EQ(f.backend.store->value("finished", 1), 0);
+  EXPECT_EQ(f.backend.store->value("finished", 0), 1);
+}
+
 TEST(Shard, AppliesADecisionCopiesFirst) {
   Fixture f;
   for (int32_t slot : {0, 1}) ASSERT_TRUE(f.shard->open_slot(SlotId(slot), {.max_new_tokens = 3}).has_value());
