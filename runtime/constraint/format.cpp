@@ -141,11 +141,45 @@ class SchemaCheck {
     if (key == "pattern") {
       if (!value.is_string()) return invalid("a pattern that is no text", "an expression");
       LOCKSTEP_TRY_VOID(check_regex(value.get_ref<const std::string&>()));
+      LOCKSTEP_TRY_VOID(check_pattern(value.get_ref<const std::string&>()));
     }
+    if (key == "required") LOCKSTEP_TRY_VOID(check_required(schema, value));
     if (key == "format" && !(value.is_string() && is_one_of(value.get_ref<const std::string&>(), kFormats))) {
       return unsupported(fmt::format("the format {}", value.dump()), "email, date, time, date-time, ipv4 or uuid");
     }
     return check_name(schema, key);
+  }
+
+  /// xgrammar writes what fits a pattern between quotes as it is: a character that JSON escapes would end the text, or
+  /// begin an escape.
+  static Result<void> check_pattern(std::string_view pattern) {
+    const auto found = [](std::string_view what) {
+      return unsupported(fmt::format("{} in the pattern of a schema", what), "characters that JSON does not escape");
+    };
+    for (size_t i = 0; i < pattern.size(); ++i) {
+      if (pattern[i] == '"') return found("a quote");
+      if (static_cast<unsigned char>(pattern[i]) < ' ') return found("a control character");
+      if (pattern[i] == '[' && pattern.substr(i).starts_with("[^]")) return found("[^]");
+      if (pattern[i] != '\\') continue;
+      const char next = ++i < pattern.size() ? pattern[i] : '\\';
+      if (std::string_view("\\\"xucnrtfv").find(next) != std::string_view::npos)
+        return found(fmt::format("\\{}", next));
+    }
+    return ok();
+  }
+
+  /// xgrammar passes over the name of a property that is not described.
+  static Result<void> check_required(const Json& schema, const Json& required) {
+    if (!required.is_array()) return invalid("required that is no list", "a list of names");
+    for (const Json& name : required) {
+      if (!name.is_string()) return invalid(fmt::format("{} in required", name.dump()), "the name of a property");
+      const bool is_described = schema.contains("properties") && schema["properties"].is_object() &&
+                                schema["properties"].contains(name.get_ref<const std::string&>());
+      if (is_described) continue;
+      return unsupported(fmt::format("the required property {}, which properties does not have", name.dump()),
+                         "required properties among properties");
+    }
+    return ok();
   }
 
   /// A keyword counts only beside the type that it limits.
@@ -299,6 +333,12 @@ class Translation {
   std::vector<std::string> literals_;
 };
 
+/// Whether the rest of an expression begins with a group that xgrammar passes over.
+bool looks_around(std::string_view rest) {
+  return std::ranges::any_of(std::array{"(?=", "(?!", "(?<=", "(?<!"},
+                             [&](const char* group) { return rest.starts_with(group); });
+}
+
 }  // namespace
 
 Result<void> check_regex(std::string_view pattern) {
@@ -320,6 +360,8 @@ Result<void> check_regex(std::string_view pattern) {
       in_class = true;
     } else if ((c == '^' && i > 0) || (c == '$' && i + 1 < pattern.size())) {
       return unsupported(fmt::format("{} inside an expression", c), "anchors at its ends only");
+    } else if (looks_around(pattern.substr(i))) {
+      return unsupported("a look at what is before or behind", "groups that take what they match");
     } else if (c == '(' || c == ')') {
       depth += c == '(' ? 1 : -1;
       if (depth > kMostDepth) return invalid(fmt::format("groups deeper than {}", kMostDepth), "fewer");

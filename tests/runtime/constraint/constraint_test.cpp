@@ -57,6 +57,17 @@ TEST_P(Constraints, KeepControlCharactersOutOfStrings) {
   }
 }
 
+TEST_P(Constraints, KeepWhatJsonEscapesOutOfTextsOfAPattern) {
+  for (const char* pattern : {"[^a]{3}", ".{3}", "\\\\D{3}", "\\\\W{3}", "\\\\S{3}", "(.|\\\\s){3}"}) {
+    const std::string text =
+        std::string(R"({"type": "json_schema", "json_schema": {"type": "string", "pattern": ")") + pattern + R"("}})";
+    EXPECT_TRUE(is_answer(text, "\"+-*\"")) << pattern;
+    for (const char* odd : {"\"\"\"\"\"", "\"+-\\\"", "\"+\n-\"", "\"\t\t\t\""}) {
+      EXPECT_FALSE(is_answer(text, odd)) << pattern << " " << odd;
+    }
+  }
+}
+
 TEST_P(Constraints, EndWhiteSpaceInJson) {
   EXPECT_TRUE(is_answer(kPerson, "{\n      \"name\": \"Ann\", \"age\": 3}"));
   EXPECT_FALSE(is_answer(kPerson, "{" + std::string(kMostSpace + 1, ' ') + R"("name": "Ann", "age": 3})"));

@@ -22,6 +22,29 @@ TEST(Format, NamesASchemaKeywordThatItCannotHonour) {
   EXPECT_EQ(refusal_of(R"({"not": {}})").kind, ErrorKind::kUnsupported);
 }
 
+TEST(Format, RefusesPatternsWhoseTextsWouldNotBeJson) {
+  const auto refusal_of_pattern = [](const std::string& pattern) {
+    return refusal_of(R"({"type": "string", "pattern": ")" + pattern + "\"}").message;
+  };
+  EXPECT_THAT(refusal_of_pattern(R"(^\"[a-z]{3}\"$)"), HasSubstr("a quote in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"([\"])"), HasSubstr("a quote in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"(^C:\\\\[a-z]$)"), HasSubstr("\\\\ in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"(\\x22)"), HasSubstr("\\x in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"(\\u005c)"), HasSubstr("\\u in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"(a\\nb)"), HasSubstr("\\n in the pattern"));
+  EXPECT_THAT(refusal_of_pattern(R"(a\nb)"), HasSubstr("a control character in the pattern"));
+  EXPECT_THAT(refusal_of_pattern("[^]"), HasSubstr("[^] in the pattern"));
+  EXPECT_TRUE(check_regex("\"C:\\\\").has_value());  // outside of JSON
+}
+
+TEST(Format, NamesARequiredPropertyThatIsNotDescribed) {
+  const std::string properties = R"({"type": "object", "properties": {"a": {"type": "integer"}}, "required": )";
+  EXPECT_TRUE(check_format(R"({"type": "json_schema", "json_schema": )" + properties + R"(["a"]}})").has_value());
+  EXPECT_THAT(refusal_of(properties + R"(["a", "b"]})").message, HasSubstr("required property \"b\""));
+  EXPECT_THAT(refusal_of(properties + R"("a"})").message, HasSubstr("a list of names"));
+  EXPECT_THAT(refusal_of(R"({"type": "object", "required": ["a"]})").message, HasSubstr("required property \"a\""));
+}
+
 TEST(Format, RefusesSizesThatWouldBlowUp) {
   EXPECT_EQ(refusal_of(R"({"type": "string", "maxLength": 1000000000})").kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(check_regex("(a{4000}){4000}").error().kind, ErrorKind::kInvalidArgument);
@@ -32,6 +55,10 @@ TEST(Format, RefusesSizesThatWouldBlowUp) {
 TEST(Format, RefusesPartsOfAnExpressionThatWouldBeIgnored) {
   EXPECT_FALSE(check_regex("a^b").has_value());
   EXPECT_FALSE(check_regex("\\ba").has_value());
+  for (const char* look : {"(?=a)a", "(?!ab)[a-b]{2}", "a(?<=a)", "(?<!b)a"}) {
+    EXPECT_FALSE(check_regex(look).has_value()) << look;
+  }
+  EXPECT_TRUE(check_regex("(?:a|b)").has_value());
   EXPECT_TRUE(check_regex("^[0-9]{4}-\\d+\\.$").has_value());
 }
 
