@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "launcher/serve/api/call_ids.h"
+
 namespace lockstep::serve {
 namespace {
 
@@ -81,6 +83,7 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
   if (offers_tools(request) && chat->source.find("tools") == std::string::npos) {
     describe_tools(messages, request.tools);
   }
+  fit_call_ids(messages, context.text->format());
   text::ChatOptions options;
   options.add_generation_prompt = request.add_generation_prompt && !request.continue_final;
   LOCKSTEP_TRY(options.variables_json, variables_of(request));

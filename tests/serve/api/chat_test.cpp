@@ -1,3 +1,5 @@
+#include <sstream>
+
 #include "tests/serve/api/api_fixture.h"
 
 namespace lockstep::serve {
@@ -223,6 +225,55 @@ TEST_F(LongChat, GivesReasoningApartFromTheContent) {
   EXPECT_EQ(message["content"], "yes");
   EXPECT_EQ(message["reasoning_content"], "because");
   EXPECT_GT(exchange->json()["usage"]["completion_tokens_details"]["reasoning_tokens"].get<int>(), 0);
+}
+
+// Checks ids as the templates of Mistral-7B-Instruct-v0.3 and Nemo do.
+constexpr std::string_view kMistralTemplate =
+    "{# [TOOL_CALLS] #}{% for m in messages %}"
+    "{% for c in m.tool_calls or [] %}"
+    "{% if c.id is not defined or c.id|length != 9 %}"
+    "{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}"
+    "<|turn|>call:{{ c.id }}{% endfor %}"
+    "{% if m.role == 'tool' %}{% if m.tool_call_id is not defined or m.tool_call_id|length != 9 %}"
+    "{{ raise_exception('Tool call IDs should be alphanumeric strings with length 9!') }}{% endif %}"
+    "<|turn|>result:{{ m.tool_call_id }}{% endif %}{% endfor %}";
+
+TEST_F(LongChat, GivesAMistralTemplateIdsOfCallsThatItAccepts) {
+  write_file("chat_template.jinja", kMistralTemplate);
+  restart();
+  const auto ids_in_prompt = [&](const std::vector<std::string>& ids) {
+    Document calls = Document::array();
+    Document turns = user_says("a");
+    for (const std::string& id : ids) calls.push_back({{"id", id}, {"function", {{"name", "f"}}}});
+    turns.push_back({{"role", "assistant"}, {"tool_calls", calls}});
+    for (const std::string& id : ids) turns.push_back({{"role", "tool"}, {"tool_call_id", id}, {"content", "1"}});
+    const auto exchange = chat({{"messages", turns}});
+    std::vector<std::string> shown;
+    if (exchange->response) {
+      ADD_FAILURE() << exchange->response->body;
+      return shown;
+    }
+    std::istringstream prompt(prompt_of(*engine_.calls.back()));
+    for (std::string part; std::getline(prompt, part, ':');) shown.push_back(part.substr(0, part.find('<')));
+    shown.erase(shown.begin());  // before the first colon is no id
+    return shown;
+  };
+  const auto shown = ids_in_prompt({"call_req_7eb0_0_0", "toolu_01A", "abcDEF123", "with-dash"});
+  ASSERT_EQ(shown.size(), 8u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_THAT(shown[i], ::testing::MatchesRegex("[0-9A-Za-z]{9}"));
+    EXPECT_EQ(shown[i], shown[i + 4]) << "a result has the id of its call";
+  }
+  EXPECT_NE(shown[0], shown[1]);
+  EXPECT_EQ(shown[2], "abcDEF123");
+  EXPECT_EQ(ids_in_prompt({"toolu_01A"}).at(0), shown[1]) << "the next turn shows the same text";
+}
+
+TEST_F(LongChat, LeavesIdsOfCallsToOtherTemplates) {
+  write_file("chat_template.jinja", "{# <tool_call> #}{% for m in messages %}<|turn|>{{ m.tool_call_id }}{% endfor %}");
+  restart();
+  chat({{"messages", Document::array({{{"role", "tool"}, {"tool_call_id", "call_r1_0_0"}, {"content", "1"}}})}});
+  EXPECT_EQ(prompt_of(*engine_.calls.at(0)), "<|turn|>call_r1_0_0");
 }
 
 }  // namespace
