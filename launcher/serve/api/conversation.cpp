@@ -11,7 +11,7 @@ struct Conversation::Turn {
   Json more = Json::object();
 };
 
-Conversation::Conversation() = default;
+Conversation::Conversation(UserTexts user_texts) : user_texts_(user_texts) {}
 Conversation::~Conversation() = default;
 
 /// The assistant's current message, or another one.
@@ -22,9 +22,17 @@ Conversation::Turn& Conversation::assistant() {
   return turn;
 }
 
+/// Whether a text of `role`, which is not the assistant's, becomes part of the last message.
+bool Conversation::joins_last(std::string_view role) const {
+  if (role != "user" || turns_.empty()) return false;
+  const std::string& last = turns_.back().role;
+  if (last == "user") return user_texts_ != UserTexts::kSeparate;
+  return last == "tool" && user_texts_ == UserTexts::kJoinedToResults;
+}
+
 void Conversation::add_text(std::string_view role, std::string_view text) {
-  if (role == "assistant") {
-    Turn& turn = assistant();
+  if (role == "assistant" || joins_last(role)) {
+    Turn& turn = role == "assistant" ? assistant() : turns_.back();
     if (!turn.text.empty()) turn.text += "\n";
     turn.text += text;
     return;

@@ -2,6 +2,7 @@
 //
 //   reasoning, text, call, call   ─►  one assistant message with reasoning_content, content, tool_calls
 //   result                        ─►  a tool message with the name of the function that was called
+//   text of the user, text        ─►  a user message each, or one, as the protocol has it
 #pragma once
 
 #include <map>
@@ -14,12 +15,20 @@
 
 namespace lockstep::serve {
 
+/// What becomes of a user's text that does not follow an assistant's message.
+enum class UserTexts {
+  kSeparate,         // a message of its own
+  kJoined,           // part of the user's message before it
+  kJoinedToResults,  // the same, and part of a tool's result before it
+};
+
 class Conversation {
  public:
-  Conversation();
+  explicit Conversation(UserTexts user_texts);
   ~Conversation();
 
-  /// A text. System messages at the beginning become one, because many templates know one only.
+  /// A text. System messages at the beginning become one, because many templates know one only; so do texts of the
+  /// assistant in a row.
   void add_text(std::string_view role, std::string_view text);
   /// Part of the assistant's current message. `arguments`: an object, or text that is no JSON.
   void add_call(const std::string& id, const std::string& name, const Json& arguments);
@@ -35,7 +44,9 @@ class Conversation {
  private:
   struct Turn;
   Turn& assistant();
+  bool joins_last(std::string_view role) const;
 
+  UserTexts user_texts_;
   std::vector<Turn> turns_;
   std::map<std::string, std::string> names_;  // of called functions, by the call's id
   std::string reasoning_;

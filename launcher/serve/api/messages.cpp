@@ -200,7 +200,7 @@ class Messages final : public Protocol {
     LOCKSTEP_TRY(generation.max_new_tokens, read_length(body, "max_tokens", 1));
     generation.shorten = true;  // clients ask for their own model's most, whatever the prompt
     LOCKSTEP_TRY(const std::string constraint, read_output_format(body));
-    LOCKSTEP_TRY(const ChatRequest request, read_messages_request(body));
+    LOCKSTEP_TRY(const ChatRequest request, read_messages_request(body, context));
     LOCKSTEP_TRY_VOID(prepare_chat(request, context, constraint, generation));
     LOCKSTEP_TRY_VOID(fit_lengths(context, generation));
     return Outcome(ReadRequest{std::move(generation), std::make_unique<MessageWriter>(context)});
@@ -214,7 +214,7 @@ class CountTokens final : public Protocol {
   ApiResult<Outcome> read(const BodyField& body, const ReadContext& context) const override {
     LOCKSTEP_TRY_VOID(check_model(body, context));
     LOCKSTEP_TRY_VOID(refuse_unsupported(body, kUnsupported));
-    LOCKSTEP_TRY(const ChatRequest request, read_messages_request(body));
+    LOCKSTEP_TRY(const ChatRequest request, read_messages_request(body, context));
     LOCKSTEP_TRY(const Prompt prompt, chat_prompt(request, context));
     return Outcome(HttpResponse{.body = to_line({{"input_tokens", prompt.ids.size()}})});
   }

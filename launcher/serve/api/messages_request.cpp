@@ -184,9 +184,9 @@ ApiResult<std::string> read_thinking(const BodyField& body) {
 
 }  // namespace
 
-ApiResult<ChatRequest> read_messages_request(const BodyField& body) {
+ApiResult<ChatRequest> read_messages_request(const BodyField& body, const ReadContext& context) {
   ChatRequest request;
-  Conversation conversation;
+  Conversation conversation(context.text->shows_user_after_result() ? UserTexts::kJoined : UserTexts::kJoinedToResults);
   LOCKSTEP_TRY_VOID(read_turns(body, conversation));
   request.continue_final = conversation.ends_with_text_of_assistant();
   request.add_generation_prompt = !request.continue_final;

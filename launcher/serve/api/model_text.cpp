@@ -31,6 +31,16 @@ std::string generation_prompt(const text::ModelChat& chat) {
   return rendered.has_value() ? rendered.value() : std::string();
 }
 
+/// The template is asked with a short conversation.
+bool takes_user_after_result(const text::ModelChat& chat) {
+  constexpr const char* kCall =
+      R"({"tool_calls": [{"id": "call00000", "type": "function", "function": {"name": "f", "arguments": {}}}]})";
+  constexpr const char* kResult = R"({"tool_call_id": "call00000", "name": "f"})";
+  const std::vector<text::Message> messages = {
+      {"user", "a"}, {"assistant", "", kCall}, {"tool", "b", kResult}, {"user", "c"}};
+  return text::render_chat(chat, messages, {}).has_value();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::path& directory) {
@@ -52,7 +62,9 @@ Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::
 
 ModelText::ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat, ModelFacts facts)
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), facts_(std::move(facts)) {
-  if (chat_) format_ = detect_format(chat_->source, generation_prompt(*chat_));
+  if (!chat_) return;
+  format_ = detect_format(chat_->source, generation_prompt(*chat_));
+  shows_user_after_result_ = takes_user_after_result(*chat_);
 }
 
 }  // namespace lockstep::serve

@@ -35,6 +35,9 @@ class ModelText {
   const text::ModelChat* chat() const { return chat_ ? &*chat_ : nullptr; }
   /// How this model writes tool calls and reasoning, with the default variables of its template.
   const OutputFormat& format() const { return format_; }
+  /// Whether the chat template accepts a user's message right behind a tool's result. Some demand that users and
+  /// assistants alternate, and do not count the result.
+  bool shows_user_after_result() const { return shows_user_after_result_; }
   const ModelFacts& facts() const { return facts_; }
 
  private:
@@ -42,6 +45,7 @@ class ModelText {
   std::optional<text::ModelChat> chat_;
   ModelFacts facts_;
   OutputFormat format_;
+  bool shows_user_after_result_ = false;
 };
 
 }  // namespace lockstep::serve

@@ -163,7 +163,7 @@ ApiResult<std::string> read_reasoning(const BodyField& body) {
 
 ApiResult<ChatRequest> read_response_request(const BodyField& body) {
   ChatRequest request;
-  Conversation conversation;
+  Conversation conversation(UserTexts::kSeparate);
   LOCKSTEP_TRY_VOID(read_input(body, conversation));
   request.messages = conversation.take();
   LOCKSTEP_TRY_VOID(read_functions(body, request));

@@ -55,6 +55,46 @@ TEST_F(Messages, ReadTheBlocksOfAnAgentsHistory) {
       "|tool:2|user:ok|assistant:");
 }
 
+// Counts turns as the templates of Mistral's models do.
+constexpr std::string_view kAlternatingTemplate =
+    "{% set ns = namespace(index=0) %}{% for m in messages %}{% if m.role != 'tool' and not m.tool_calls %}"
+    "{% if (m.role == 'user') != (ns.index % 2 == 0) %}"
+    "{{ raise_exception('conversation roles must alternate') }}{% endif %}"
+    "{% set ns.index = ns.index + 1 %}{% endif %}<|turn|>{{ m.role }}:{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|turn|>assistant:{% endif %}";
+
+TEST_F(Messages, JoinUserMessagesInARow) {
+  const Document turns = Document::array({{{"role", "user"}, {"content", "a"}},
+                                          {{"role", "user"}, {"content", {{{"type", "text"}, {"text", "b"}}}}},
+                                          {{"role", "assistant"}, {"content", "c"}},
+                                          {{"role", "user"}, {"content", "d"}}});
+  message({{"messages", turns}});
+  ASSERT_EQ(engine_.calls.size(), 1u);
+  EXPECT_EQ(prompt(), "|user:a\nb|assistant:c|user:d|assistant:");
+  write_file("chat_template.jinja", kAlternatingTemplate);
+  restart();
+  EXPECT_FALSE(message({{"messages", turns}})->response);
+  EXPECT_EQ(prompt(), "|user:a\nb|assistant:c|user:d|assistant:");
+}
+
+TEST_F(Messages, JoinTextToTheResultBeforeItWhereTheTemplateDemandsTurnsThatAlternate) {
+  write_file("chat_template.jinja", kAlternatingTemplate);
+  restart();
+  const Document call = {{"type", "tool_use"}, {"id", "c1"}, {"name", "add"}, {"input", Document::object()}};
+  const Document result = {{"type", "tool_result"}, {"tool_use_id", "c1"}, {"content", "2"}};
+  const Document text = {{"type", "text"}, {"text", "ok"}};
+  for (const Document& last : {Document::array({{{"role", "user"}, {"content", Document::array({result, text})}}}),
+                               Document::array({{{"role", "user"}, {"content", Document::array({result})}},
+                                                {{"role", "user"}, {"content", "ok"}}})}) {
+    Document turns = user_says("1+1?");
+    turns.push_back({{"role", "assistant"}, {"content", Document::array({call})}});
+    for (const Document& turn : last) turns.push_back(turn);
+    const auto exchange = message({{"messages", turns}});
+    ASSERT_FALSE(exchange->response) << exchange->response->body;
+    EXPECT_EQ(prompt(), "|user:1+1?|assistant:|tool:2\nok|assistant:");
+  }
+}
+
 TEST_F(Messages, StreamBlocksWithUsageAtBothEnds) {
   const auto exchange = message({{"stream", true}});
   engine_.calls[0]->say("yes");

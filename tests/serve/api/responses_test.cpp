@@ -54,6 +54,11 @@ TEST_F(Responses, ReadTheItemsOfAnAgentsHistory) {
             "{\"a\": 1}}</tool_call>|tool:2|assistant:two|user:ok|assistant:");
 }
 
+TEST_F(Responses, KeepUserMessagesInARowApart) {
+  respond({{"input", Document::array({{{"role", "user"}, {"content", "a"}}, {{"role", "user"}, {"content", "b"}}})}});
+  EXPECT_EQ(prompt(), "|user:a|user:b|assistant:");
+}
+
 TEST_F(Responses, StreamEventsInTheDocumentedOrder) {
   const auto exchange = respond({{"input", "hi"}, {"stream", true}});
   engine_.calls[0]->say("yes");
