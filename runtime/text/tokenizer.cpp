@@ -1,5 +1,7 @@
 #include "runtime/text/tokenizer.h"
 
+#include <limits>
+
 #include "runtime/gguf/model_texts.h"
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/decoder.h"
@@ -112,7 +114,8 @@ class FileTokenizer final : public Tokenizer {
  public:
   explicit FileTokenizer(Parts parts) : parts_(std::move(parts)) {}
 
-  Result<std::vector<int32_t>> encode(std::string_view text, SpecialTokens special) const override {
+  Result<std::optional<std::vector<int32_t>>> encode_within(std::string_view text, SpecialTokens special,
+                                                            size_t most) const override {
     if (const size_t offset = find_invalid_utf8(text); offset != std::string_view::npos) {
       return Error{
           ErrorKind::kInvalidArgument,
@@ -120,20 +123,11 @@ class FileTokenizer final : public Tokenizer {
                       "the text",
                       static_cast<uint8_t>(text[offset]), offset)};
     }
-    std::vector<int32_t> ids;
-    if (special == SpecialTokens::kAdd) ids = parts_.post_processor.before;
-    PieceCache cache(*parts_.model);
-    for (const Segment& segment : parts_.added.cut_raw(text)) {
-      if (segment.token != nullptr) {
-        ids.push_back(segment.token->id);
-      } else {
-        LOCKSTEP_TRY_VOID(encode_raw(segment.text, segment.text.data() == text.data(), cache, ids));
-      }
+    if (text.size() / kUsualBytes > most) {
+      LOCKSTEP_TRY(const auto begun, encode_valid(whole_characters(text, most * kUsualBytes), special, 2 * most));
+      if (!begun) return std::optional<std::vector<int32_t>>();
     }
-    if (special == SpecialTokens::kAdd) {
-      ids.insert(ids.end(), parts_.post_processor.after.begin(), parts_.post_processor.after.end());
-    }
-    return ids;
+    return encode_valid(text, special, most);
   }
 
   Result<std::string> decode(const std::vector<int32_t>& ids, SpecialPieces special) const override {
@@ -170,11 +164,44 @@ class FileTokenizer final : public Tokenizer {
   int32_t vocabulary() const override { return std::max(parts_.model->vocabulary().end(), parts_.added.end()); }
 
  private:
-  /// Encodes text between the added tokens that are searched before normalisation.
-  Result<void> encode_raw(std::string_view raw, bool begins_text, PieceCache& cache, std::vector<int32_t>& ids) const {
+  /// In usual texts an id stands for fewer bytes. The beginning of a longer text is encoded first, since some stages
+  /// (normal forms, expressions, merges without a pre-tokenizer) take a text as a whole. A cut changes only ids near
+  /// it: with twice the ids that are allowed in its beginning, the whole text has more than those.
+  static constexpr size_t kUsualBytes = 16;
+
+  /// At most `bytes` of a longer text.
+  static std::string_view whole_characters(std::string_view text, size_t bytes) {
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+    return text.substr(0, bytes);
+  }
+
+  /// Encodes UTF-8; stops after more than `most` ids.
+  Result<std::optional<std::vector<int32_t>>> encode_valid(std::string_view text, SpecialTokens special,
+                                                           size_t most) const {
+    std::vector<int32_t> ids;
+    if (special == SpecialTokens::kAdd) ids = parts_.post_processor.before;
+    PieceCache cache(*parts_.model);
+    for (const Segment& segment : parts_.added.cut_raw(text)) {
+      if (ids.size() > most) break;
+      if (segment.token != nullptr) {
+        ids.push_back(segment.token->id);
+      } else {
+        LOCKSTEP_TRY_VOID(encode_raw(segment.text, segment.text.data() == text.data(), most, cache, ids));
+      }
+    }
+    if (special == SpecialTokens::kAdd) {
+      ids.insert(ids.end(), parts_.post_processor.after.begin(), parts_.post_processor.after.end());
+    }
+    return ids.size() > most ? std::nullopt : std::optional(std::move(ids));
+  }
+
+  /// Encodes text between the added tokens that are searched before normalisation; stops after more than `most` ids.
+  Result<void> encode_raw(std::string_view raw, bool begins_text, size_t most, PieceCache& cache,
+                          std::vector<int32_t>& ids) const {
     std::string text(raw);
     if (parts_.normalizer) LOCKSTEP_TRY_VOID(parts_.normalizer->apply(text));
     for (const Segment& segment : parts_.added.cut_normalized(text)) {
+      if (ids.size() > most) return ok();
       if (segment.token != nullptr) {
         ids.push_back(segment.token->id);
         continue;
@@ -182,7 +209,10 @@ class FileTokenizer final : public Tokenizer {
       std::vector<Piece> pieces;
       pieces.push_back({std::string(segment.text), begins_text && segment.text.data() == text.data()});
       if (parts_.pre_tokenizer) LOCKSTEP_TRY_VOID(parts_.pre_tokenizer->split(pieces));
-      for (const Piece& piece : pieces) cache.encode(piece.text, ids);
+      for (const Piece& piece : pieces) {
+        if (ids.size() > most) return ok();
+        cache.encode(piece.text, ids);
+      }
     }
     return ok();
   }
@@ -216,6 +246,11 @@ Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
 }
 
 }  // namespace
+
+Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+  LOCKSTEP_TRY(auto ids, encode_within(text, special, std::numeric_limits<size_t>::max()));
+  return *std::move(ids);
+}
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
   if (const auto apart = read_with_tables(json)) {

@@ -35,7 +35,12 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// Fails with `kInvalidArgument` on text that is not UTF-8, naming the byte offset.
-  virtual Result<std::vector<int32_t>> encode(std::string_view text, SpecialTokens special) const = 0;
+  Result<std::vector<int32_t>> encode(std::string_view text, SpecialTokens special) const;
+
+  /// The same ids; none when there are more than `most`. The time is bounded by `most` as well: of a text that is much
+  /// longer, only the beginning is encoded, and it decides. Fails as `encode` does, for the part that is encoded.
+  virtual Result<std::optional<std::vector<int32_t>>> encode_within(std::string_view text, SpecialTokens special,
+                                                                    size_t most) const = 0;
 
   /// The text of `ids`; bytes that form no character become U+FFFD. Fails with `kInvalidArgument` on an unknown id.
   virtual Result<std::string> decode(const std::vector<int32_t>& ids, SpecialPieces special) const = 0;

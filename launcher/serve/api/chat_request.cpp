@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "launcher/serve/api/call_ids.h"
@@ -93,12 +94,14 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
   return cut_after_final(std::move(rendered).assume_value(), messages.back());
 }
 
-ApiResult<Prompt> encode(std::string text, const ChatRequest& request, const ReadContext& context) {
+/// At most `most` ids.
+ApiResult<Prompt> encode(std::string text, const ChatRequest& request, const ReadContext& context, size_t most) {
   const auto special = request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kOmit;
-  auto ids = context.text->tokenizer().encode(text, special);
+  auto ids = context.text->tokenizer().encode_within(text, special, most);
   if (!ids.has_value()) return invalid_field("messages", ids.error().message);
-  if (ids.value().empty()) return invalid_field("messages", "messages: found no tokens, expected at least one");
-  return Prompt{.ids = std::move(ids).assume_value(), .text = std::move(text)};
+  if (!ids.value()) return prompt_exceeded(context.capacity);
+  if (ids.value()->empty()) return invalid_field("messages", "messages: found no tokens, expected at least one");
+  return Prompt{.ids = *std::move(ids).assume_value(), .text = std::move(text)};
 }
 
 /// The tools' constraint with the body's own one: the answer is either.
@@ -132,7 +135,7 @@ void read_output(const ChatRequest& request, const ReadContext& context, const O
 
 ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& context) {
   LOCKSTEP_TRY(std::string text, render(request, context));
-  return encode(std::move(text), request, context);
+  return encode(std::move(text), request, context, std::numeric_limits<size_t>::max());
 }
 
 ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
@@ -145,7 +148,8 @@ ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& cont
   if (request.continue_final) format.begins_in_reasoning = false;
   LOCKSTEP_TRY(generation.constraint, constraint_of(request, format, own));
   read_output(request, context, format, generation);
-  LOCKSTEP_TRY(generation.prompts.emplace_back(), encode(std::move(text), request, context));
+  LOCKSTEP_TRY(generation.prompts.emplace_back(),
+               encode(std::move(text), request, context, static_cast<size_t>(context.capacity)));
   return ok();
 }
 

@@ -35,10 +35,11 @@ ApiResult<std::string> read_content(const BodyField& field);
 /// `tools` and `tool_choice` of a chat.
 ApiResult<void> read_tools(const BodyField& body, ChatRequest& request);
 
-/// The prompt of a conversation.
+/// The prompt of a conversation, however long.
 ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& context);
 
-/// Sets prompt, constraint (`own`: the one that the body asks for), and what is read from the answer.
+/// Sets prompt, constraint (`own`: the one that the body asks for), and what is read from the answer. Fails with code
+/// "context_length_exceeded" when the prompt has more ids than the capacity.
 ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
                              Generation& generation);
 

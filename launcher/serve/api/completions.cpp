@@ -144,10 +144,11 @@ class CompletionWriter final : public ProtocolWriter {
 
 ApiResult<Prompt> prompt_of_text(const BodyField& field, const ReadContext& context, text::SpecialTokens special) {
   LOCKSTEP_TRY(std::string text, field.text());
-  auto ids = context.text->tokenizer().encode(text, special);
+  auto ids = context.text->tokenizer().encode_within(text, special, static_cast<size_t>(context.capacity));
   if (!ids.has_value()) return field.invalid(ids.error().message);
-  if (ids.value().empty()) return field.invalid("found no tokens, expected at least one");
-  return Prompt{.ids = std::move(ids).assume_value(), .text = std::move(text)};
+  if (!ids.value()) return prompt_exceeded(context.capacity);
+  if (ids.value()->empty()) return field.invalid("found no tokens, expected at least one");
+  return Prompt{.ids = *std::move(ids).assume_value(), .text = std::move(text)};
 }
 
 ApiResult<Prompt> prompt_of_ids(const BodyField& field, const ReadContext& context) {

@@ -27,10 +27,11 @@ class Letters final : public text::Tokenizer {
     if (words == Words::kAll) add_words();
     for (size_t id = 0; id < tokens_.size(); ++id) ids_[tokens_[id]] = static_cast<int32_t>(id);
   }
-  Result<std::vector<int32_t>> encode(std::string_view text, text::SpecialTokens) const override {
+  Result<std::optional<std::vector<int32_t>>> encode_within(std::string_view text, text::SpecialTokens,
+                                                            size_t most) const override {
     std::vector<int32_t> ids;
     for (const char c : text) ids.push_back(ids_.at(std::string(1, c)));
-    return ids;
+    return ids.size() > most ? std::nullopt : std::optional(std::move(ids));
   }
   Result<std::string> decode(const std::vector<int32_t>&, text::SpecialPieces) const override { return std::string(); }
   std::unique_ptr<text::DecodeStream> open_stream(text::SpecialPieces) const override { return nullptr; }

@@ -201,6 +201,32 @@ TEST(Tokenizer, TakesTimeInProportionToTheTextHoweverHostileItIs) {
   }
 }
 
+TEST(Tokenizer, GivesTheSameIdsWithinALimitAndNoneBeyondIt) {
+  for (const char* style : {"smollm", "llama2", "llama3", "qwen2", "gemma", "unigram"}) {
+    const auto tokenizer = golden(style);
+    for (const std::string& text :
+         {std::string(), std::string("the lighthouse 😀\r\n"), repeated("the lighthouse <|im_end|>\u0301 ", 4096),
+          repeated(" ", 4096), repeated("a", 4096)}) {
+      for (const SpecialTokens special : {SpecialTokens::kAdd, SpecialTokens::kOmit}) {
+        const Ids whole = tokenizer->encode(text, special).value();
+        EXPECT_EQ(tokenizer->encode_within(text, special, whole.size()).value(), whole) << style << " " << text;
+        if (whole.empty()) continue;
+        EXPECT_EQ(tokenizer->encode_within(text, special, whole.size() - 1).value(), std::nullopt) << style;
+        EXPECT_EQ(tokenizer->encode_within(text, special, 0).value(), std::nullopt) << style;
+      }
+    }
+  }
+}
+
+TEST(Tokenizer, EncodesOnlyTheBeginningOfATextFarBeyondTheLimit) {
+  Json json = small();
+  json["pre_tokenizer"] = Json::parse(R"({"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"})");
+  const auto tokenizer = parse(json);
+  const std::string text = repeated("c", 1024) + std::string(40, 'a') + "b";  // its end takes the expression for ever
+  EXPECT_EQ(tokenizer->encode_within(text, SpecialTokens::kAdd, 2000).error().kind, ErrorKind::kResourceExhausted);
+  EXPECT_EQ(tokenizer->encode_within(text, SpecialTokens::kAdd, 10).value(), std::nullopt);
+}
+
 TEST(ParseTokenizer, NamesTheComponentThatItDoesNotKnowAndThoseThatItKnows) {
   const std::pair<const char*, const char*> components[] = {{"normalizer", "NFC"},
                                                             {"pre_tokenizer", "ByteLevel"},

@@ -105,7 +105,7 @@ TEST_F(Errors, RefuseHostileBodiesEarly) {
 }
 
 TEST_F(Errors, GiveBothNumbersWhenTheContextIsTooShort) {
-  const auto too_long = complete({{"prompt", std::string(70, 'a')}});
+  const auto too_long = complete({{"prompt", std::vector<int>(71, 'a')}});
   EXPECT_EQ(too_long->status(), 400);
   EXPECT_EQ(too_long->json()["error"]["code"], "context_length_exceeded");
   EXPECT_THAT(too_long->json()["error"]["message"].get<std::string>(),
@@ -117,6 +117,22 @@ TEST_F(Errors, GiveBothNumbersWhenTheContextIsTooShort) {
   complete({{"prompt", std::string(60, 'a')}});  // the default length is shortened
   ASSERT_EQ(engine_.calls.size(), 2u);
   EXPECT_EQ(engine_.calls[1]->option("max_new_tokens"), "3");
+}
+
+TEST_F(Errors, CountATextNoFurtherThanTheContext) {
+  const std::string full(63, 'a');  // with "<s>" all of the context
+  EXPECT_THAT(complete({{"prompt", full}})->json()["error"]["message"].get<std::string>(),
+              HasSubstr("64 tokens in the prompt"));
+  for (const size_t bytes : {size_t{64}, size_t{100000}}) {
+    for (const auto& exchange :
+         {complete({{"prompt", std::string(bytes, 'a')}}), chat({{"messages", user_says(std::string(bytes, 'a'))}})}) {
+      EXPECT_EQ(exchange->status(), 400);
+      EXPECT_EQ(exchange->json()["error"]["code"], "context_length_exceeded");
+      EXPECT_THAT(exchange->json()["error"]["message"].get<std::string>(),
+                  AllOf(HasSubstr("maximum context length is 64"), HasSubstr("more than 64 tokens in the prompt")));
+    }
+  }
+  EXPECT_EQ(post("/tokenize", {{"prompt", std::string(100, 'a')}})->json()["count"], 101);
 }
 
 TEST_F(Errors, KnowOneModel) {
