@@ -12,6 +12,7 @@
 #include "launcher/serve/api/completions.h"
 #include "launcher/serve/api/content_type.h"
 #include "launcher/serve/api/messages.h"
+#include "launcher/serve/api/reading.h"
 #include "launcher/serve/api/responses.h"
 #include "launcher/serve/api/runner.h"
 #include "launcher/serve/api/text_endpoints.h"
@@ -46,19 +47,20 @@ HttpResponse wrong_method(const HttpRequest& request, std::string_view allowed) 
 /// The client as fair queueing sees it: the host without the port.
 std::string client_of(const HttpRequest& request) { return request.peer.substr(0, request.peer.rfind(':')); }
 
-/// A body on its way through the computing thread, which owns nothing of the loop.
-struct Reading {
-  std::string body;
-  ReadContext context;
-  std::optional<ApiResult<Protocol::Outcome>> outcome;
-  bool is_gone = false;    // the client left; loop only
-  std::weak_ptr<Run> run;  // once it runs; loop only
-};
+/// Long bodies take a second or more to read. They wait for each other, and short ones only for short ones.
+constexpr size_t kLongBody = size_t{256} << 10;
 
-ApiResult<Protocol::Outcome> read_body(const Protocol& protocol, const Reading& reading) {
-  LOCKSTEP_TRY(const auto document, parse_body(reading.body));
-  return protocol.read(BodyField(*document), reading.context);
+ComputeLane lane_of(const HttpRequest& request) {
+  return request.body.size() > kLongBody ? ComputeLane::kLong : ComputeLane::kShort;
 }
+
+/// A request whose client may leave at any time.
+struct PendingRequest {
+  PendingRequest(const std::string& body, ReadContext context) : reading(body, std::move(context)) {}
+
+  Reading reading;
+  std::weak_ptr<Run> run;  // once it runs
+};
 
 class ModelApi final : public Api {
  public:
@@ -108,37 +110,36 @@ class ModelApi final : public Api {
     const HttpRequest& request = exchange->request();
     if (request.method != "POST") return answer(*exchange, endpoint, wrong_method(request, "POST"));
     if (!is_json(request)) return answer(*exchange, endpoint, protocol.refuse(wrong_type(request)));
-    auto reading = std::make_shared<Reading>();
-    reading->body = request.body;
-    reading->context = context_of(request);
-    exchange->on_disconnect([reading] {
-      reading->is_gone = true;
-      if (const auto run = reading->run.lock()) run->abandon();
+    // Shared with the computing thread.
+    const auto pending = std::make_shared<PendingRequest>(request.body, context_of(request));
+    exchange->on_disconnect([pending] {
+      pending->reading.abandon();
+      if (const auto run = pending->run.lock()) run->abandon();
     });
     ++reading_;
     const TimePoint arrived = services_.clock->now();
     const auto alive = std::weak_ptr<int>(alive_);
-    loop_.compute([reading, &protocol] { reading->outcome = read_body(protocol, *reading); },
-                  [this, alive, reading, &protocol, endpoint, exchange, arrived] {
-                    if (alive.expired()) return;
-                    --reading_;
-                    if (!reading->is_gone) take(protocol, endpoint, exchange, *reading, arrived);
-                  });
+    loop_.compute(
+        lane_of(request), [pending, &protocol] { pending->reading.read(protocol); },
+        [this, alive, pending, &protocol, endpoint, exchange, arrived] {
+          if (alive.expired()) return;
+          --reading_;
+          if (!pending->reading.is_abandoned()) take(protocol, endpoint, exchange, *pending, arrived);
+        });
   }
 
   void take(const Protocol& protocol, std::string_view endpoint, const std::shared_ptr<Exchange>& exchange,
-            Reading& reading, TimePoint arrived) {
-    if (!reading.outcome) {
+            PendingRequest& pending, TimePoint arrived) {
+    auto& read = pending.reading.outcome();
+    if (!read) {
       return answer(*exchange, endpoint,
                     protocol.refuse({.status = 500,
                                      .type = "server_error",
                                      .code = "internal_error",
                                      .message = "the server failed to read the request; its log has the reason"}));
     }
-    if (!reading.outcome->has_value()) {
-      return answer(*exchange, endpoint, protocol.refuse(reading.outcome->error()));
-    }
-    Protocol::Outcome& outcome = reading.outcome->value();
+    if (!read->has_value()) return answer(*exchange, endpoint, protocol.refuse(read->error()));
+    Protocol::Outcome& outcome = read->value();
     if (auto* response = std::get_if<HttpResponse>(&outcome)) return answer(*exchange, endpoint, std::move(*response));
     auto& request = std::get<ReadRequest>(outcome);
     const HttpRequest& http = exchange->request();
@@ -155,7 +156,7 @@ class ModelApi final : public Api {
     }
     *place = run;
     open_sequences_ += run->sequences();
-    reading.run = run;
+    pending.run = run;
     run->start();
   }
 

@@ -1,7 +1,7 @@
 // The protocols of the server: finds the one of a path, reads the body, opens engine requests, writes the answer.
 //
-//   exchange ─► path, method, type ─► body read on a computing thread ─► queue limit ─► engine ─► whole answer or
-//   stream
+//   exchange ─► path, method, type ─► body read on its lane's computing thread ─► queue limit ─► engine ─► whole answer
+//   or stream
 #pragma once
 
 #include <cstddef>

@@ -34,8 +34,9 @@ std::unique_ptr<Timer> AsioLoop::after(Duration delay, std::function<void()> cal
   return std::make_unique<AsioTimer>(context_, delay, std::move(call));
 }
 
-void AsioLoop::compute(std::function<void()> work, std::function<void()> done) {
-  asio::post(computations_, [this, work = std::move(work), done = std::move(done)]() mutable {
+void AsioLoop::compute(ComputeLane lane, std::function<void()> work, std::function<void()> done) {
+  auto& computations = lane == ComputeLane::kLong ? long_computations_ : short_computations_;
+  asio::post(computations, [this, work = std::move(work), done = std::move(done)]() mutable {
     try {
       work();
     } catch (const std::exception& failure) {
@@ -56,8 +57,9 @@ void AsioLoop::run() {
       report("unknown exception");
     }
   }
-  computations_.stop();  // what is computed may use what the loop's owner destroys next
-  computations_.join();
+  // What is computed may use what the loop's owner destroys next.
+  for (asio::thread_pool* computations : {&short_computations_, &long_computations_}) computations->stop();
+  for (asio::thread_pool* computations : {&short_computations_, &long_computations_}) computations->join();
 }
 
 void AsioLoop::report(const char* failure) const {

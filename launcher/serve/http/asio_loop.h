@@ -16,7 +16,7 @@ class AsioLoop final : public RunningLoop {
 
   void post(std::function<void()> call) override;
   std::unique_ptr<Timer> after(Duration delay, std::function<void()> call) override;
-  void compute(std::function<void()> work, std::function<void()> done) override;
+  void compute(ComputeLane lane, std::function<void()> work, std::function<void()> done) override;
   void run() override;
   void stop() override { context_.stop(); }
 
@@ -27,7 +27,8 @@ class AsioLoop final : public RunningLoop {
 
   const Log* const log_;
   boost::asio::io_context context_{1};
-  boost::asio::thread_pool computations_{1};  // ends before the context that it posts to
+  boost::asio::thread_pool short_computations_{1};  // both end before the context that they post to
+  boost::asio::thread_pool long_computations_{1};
 };
 
 }  // namespace lockstep::serve

@@ -15,6 +15,9 @@ class Timer {
   virtual ~Timer() = default;
 };
 
+/// Where a computation waits for its turn. Each lane has one thread, so short computations do not wait for long ones.
+enum class ComputeLane { kShort, kLong };
+
 /// The functions are called one at a time, in the order of `post`, on the loop's thread.
 class EventLoop {
  public:
@@ -27,9 +30,9 @@ class EventLoop {
   virtual std::unique_ptr<Timer> after(Duration delay, std::function<void()> call) = 0;
 
   /// Runs `work` on another thread, then `done` on the loop's. For computations of more than a millisecond: tokenizing
-  /// a long prompt, rendering a template. Both are called in the order of submission; `done` also when `work` throws.
-  /// Thread-safe.
-  virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
+  /// a long prompt, rendering a template. Both are called in the order of submission to the lane; `done` also when
+  /// `work` throws. Thread-safe.
+  virtual void compute(ComputeLane lane, std::function<void()> work, std::function<void()> done) = 0;
 };
 
 /// A loop and its thread's work: `run` calls the functions until `stop`. One that throws is logged; the others go on.

@@ -28,11 +28,14 @@ class FakeLoop final : public EventLoop {
  public:
   void post(std::function<void()> call) override { calls_.push_back(std::move(call)); }
   std::unique_ptr<Timer> after(Duration delay, std::function<void()> call) override;
-  void compute(std::function<void()> work, std::function<void()> done) override {
+  void compute(ComputeLane lane, std::function<void()> work, std::function<void()> done) override {
+    lanes.push_back(lane);
     calls_.push_back([work = std::move(work), done = std::move(done)] { work(), done(); });
   }
   void run();
   void advance(Duration by);
+
+  std::vector<ComputeLane> lanes;  // of the computations, in the order of submission
 
  private:
   struct Alarm {

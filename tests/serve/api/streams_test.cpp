@@ -1,3 +1,4 @@
+#include "launcher/serve/api/reading.h"
 #include "tests/serve/api/api_fixture.h"
 
 namespace lockstep::serve {
@@ -137,6 +138,37 @@ TEST_F(Streams, OpenNothingForAClientThatLeftWhileItsBodyWasRead) {
   loop_.run();
   EXPECT_TRUE(engine_.calls.empty());
   EXPECT_EQ(api_->open_requests(), 0u);
+}
+
+/// Counts the bodies that it reads.
+class CountingProtocol final : public Protocol {
+ public:
+  ApiResult<Outcome> read(const BodyField&, const ReadContext&) const override {
+    ++reads;
+    return Outcome(HttpResponse{});
+  }
+  HttpResponse refuse(const ApiError& error) const override { return api_error(error); }
+
+  mutable int reads = 0;
+};
+
+TEST(Reading, OfABodyWhoseClientHasLeftIsOmitted) {
+  const CountingProtocol protocol;
+  Reading kept("{}", {});
+  kept.read(protocol);
+  EXPECT_TRUE(kept.outcome().has_value());
+  Reading abandoned("{}", {});
+  abandoned.abandon();
+  abandoned.read(protocol);
+  EXPECT_FALSE(abandoned.outcome().has_value());
+  EXPECT_EQ(protocol.reads, 1);
+}
+
+TEST_F(Streams, ReadLongBodiesApartFromShortOnes) {
+  complete({{"prompt", "a"}});
+  complete({{"prompt", "a"}, {"user", std::string(size_t{256} << 10, 'u')}});
+  complete({{"prompt", "a"}});
+  EXPECT_THAT(loop_.lanes, ElementsAre(ComputeLane::kShort, ComputeLane::kLong, ComputeLane::kShort));
 }
 
 TEST_F(Streams, PauseWhileTheClientDoesNotRead) {

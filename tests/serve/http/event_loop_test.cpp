@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <stdexcept>
 #include <thread>
 
@@ -65,25 +66,40 @@ TEST(EventLoop, LetsATimerDestroyItself) {
 }
 
 TEST(EventLoop, ComputesInOrderOnAnotherThreadAndEndsOnItsOwn) {
-  const auto loop = make_loop();
-  const auto own = std::this_thread::get_id();
-  std::vector<int> computed;
-  std::vector<int> done;
-  for (int i = 0; i < 10; ++i) {
-    loop->compute(
-        [&, i] {
-          EXPECT_NE(std::this_thread::get_id(), own);
-          computed.push_back(i);
-        },
-        [&, i] {
-          EXPECT_EQ(std::this_thread::get_id(), own);
-          done.push_back(i);
-          if (i == 9) loop->stop();
-        });
+  for (const ComputeLane lane : {ComputeLane::kShort, ComputeLane::kLong}) {
+    const auto loop = make_loop();
+    const auto own = std::this_thread::get_id();
+    std::vector<int> computed;
+    std::vector<int> done;
+    for (int i = 0; i < 10; ++i) {
+      loop->compute(
+          lane,
+          [&, i] {
+            EXPECT_NE(std::this_thread::get_id(), own);
+            computed.push_back(i);
+          },
+          [&, i] {
+            EXPECT_EQ(std::this_thread::get_id(), own);
+            done.push_back(i);
+            if (i == 9) loop->stop();
+          });
+    }
+    loop->run();
+    EXPECT_THAT(computed, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+    EXPECT_EQ(done, computed);
   }
+}
+
+TEST(EventLoop, ComputesShortWorkWhileLongWorkRuns) {
+  const auto loop = make_loop();
+  std::promise<void> short_is_done;
+  auto waited = std::future_status::timeout;
+  loop->compute(
+      ComputeLane::kLong, [&] { waited = short_is_done.get_future().wait_for(20s); }, [&] { loop->stop(); });
+  loop->compute(
+      ComputeLane::kShort, [] {}, [&] { short_is_done.set_value(); });
   loop->run();
-  EXPECT_THAT(computed, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
-  EXPECT_EQ(done, computed);
+  EXPECT_EQ(waited, std::future_status::ready);
 }
 
 TEST(EventLoop, ComputesNothingAfterItsEnd) {
@@ -92,6 +108,7 @@ TEST(EventLoop, ComputesNothingAfterItsEnd) {
   std::atomic<int> late = 0;
   for (int i = 0; i < 1000; ++i) {
     loop->compute(
+        i % 2 == 0 ? ComputeLane::kShort : ComputeLane::kLong,
         [&, i] {
           if (i == 1) loop->stop();
           std::this_thread::yield();
