@@ -24,7 +24,7 @@ class AnswerText final : public generation::Streamer {
   AnswerText(const AnswerText&) = delete;
   AnswerText& operator=(const AnswerText&) = delete;
 
-  /// Adds a token. Fails with `kInvalidArgument` for an id that the tokenizer does not have.
+  /// Adds a token; an id that the tokenizer does not have adds no text.
   Result<void> put(int32_t id) { return streamer_.put(std::span(&id, 1)); }
   /// Ends the tokens: withheld text is added, unless a stop string has ended the text.
   Result<void> finish(generation::FinishReason reason) { return streamer_.end(reason); }

@@ -36,7 +36,9 @@ bool StopText::is_met(std::span<const int32_t> ids, std::span<const float>) cons
   constexpr size_t kMargin = 8;
   if (ids.empty() || stops_.empty()) return false;
   const auto text_of = [&](std::span<const int32_t> part) {
-    const auto text = tokenizer_->decode({part.begin(), part.end()}, text::SpecialPieces::kKeep);
+    std::vector<int32_t> tokens(part.begin(), part.end());
+    std::erase_if(tokens, [&](int32_t id) { return !tokenizer_->token_of(id); });  // they have no text
+    const auto text = tokenizer_->decode(tokens, text::SpecialPieces::kKeep);
     return text.has_value() ? text.value() : std::string();
   };
   size_t before = 0;  // decoded ids before the last one

@@ -7,12 +7,16 @@ namespace lockstep::generation {
 
 TextStreamer::TextStreamer(const text::Tokenizer& tokenizer, Streamer& receiver, PromptText prompt,
                            text::SpecialPieces special)
-    : decoder_(tokenizer, special), receiver_(&receiver), skips_next_(prompt == PromptText::kSkip) {}
+    : tokenizer_(&tokenizer),
+      decoder_(tokenizer, special),
+      receiver_(&receiver),
+      skips_next_(prompt == PromptText::kSkip) {}
 
 Result<void> TextStreamer::put(std::span<const int32_t> ids) {
   if (std::exchange(skips_next_, false)) return ok();
   std::string text;
   for (const int32_t id : ids) {
+    if (!tokenizer_->token_of(id)) continue;
     LOCKSTEP_TRY(const std::string piece, decoder_.put(id));
     text += piece;
   }

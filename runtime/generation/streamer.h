@@ -42,11 +42,12 @@ class TextStreamer final : public TokenStreamer {
   TextStreamer(const text::Tokenizer& tokenizer, Streamer& receiver, PromptText prompt,
                text::SpecialPieces special = text::SpecialPieces::kSkip);
 
-  /// Fails with `kInvalidArgument` on an id outside the tokenizer's vocabulary.
+  /// An id that no token has adds nothing: models are often padded to more ids than their tokenizer has.
   Result<void> put(std::span<const int32_t> ids) override;
   Result<void> end(FinishReason reason) override;
 
  private:
+  const text::Tokenizer* tokenizer_;
   text::StreamDecoder decoder_;
   Streamer* receiver_;
   bool skips_next_;

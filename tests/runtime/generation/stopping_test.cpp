@@ -69,6 +69,11 @@ TEST_F(StopTextTest, PassesOverWhatWasThereBefore) {
   EXPECT_TRUE(stops({"ab"}, {kAb, kC, kAb}));
 }
 
+TEST_F(StopTextTest, PassesOverIdsThatNoTokenHas) {
+  EXPECT_TRUE(stops({"abc"}, {kA, 99, kBc}));
+  EXPECT_FALSE(stops({"ab"}, {kAb, 99}));
+}
+
 TEST_F(StopTextTest, ComparesBytes) {
   EXPECT_TRUE(stops({"€"}, {kA, kEuro1, kEuro2, kEuro3}));
   EXPECT_FALSE(stops({"€"}, {kA, kEuro1, kEuro2}));

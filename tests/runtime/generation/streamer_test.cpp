@@ -43,11 +43,15 @@ TEST(TextStreamer, SkipsThePromptAndHoldsBackUnfinishedCharacters) {
   EXPECT_THAT(recorder.pieces, ElementsAre("b", "", "", "€", "", "\xEF\xBF\xBD", "end: length"));
 }
 
-TEST(TextStreamer, RefusesAnUnknownId) {
+TEST(TextStreamer, ShowsNothingForAnIdThatNoTokenHas) {
   const auto tokenizer = tiny_tokenizer();
   Recorder recorder;
   TextStreamer streamer(*tokenizer, recorder, PromptText::kShow);
-  EXPECT_EQ(streamer.put(std::vector{99}).error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_TRUE(streamer.put(std::vector{kA, 99, kB}).has_value());
+  EXPECT_TRUE(streamer.put(std::vector{99}).has_value());
+  EXPECT_TRUE(streamer.put(std::vector{kEuro1, 99, kEuro2, kEuro3}).has_value());
+  EXPECT_TRUE(streamer.end(FinishReason::kLength).has_value());
+  EXPECT_THAT(recorder.pieces, ElementsAre("ab", "", "€", "end: length"));
 }
 
 TEST(TokenTimes, MeasuresFromTheRequestAndFromTokenToToken) {
