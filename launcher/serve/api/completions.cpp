@@ -27,6 +27,7 @@ struct CompletionFields {
   std::optional<int> logprobs;
   bool echo = false;
   bool return_ids = false;
+  text::SpecialPieces special = text::SpecialPieces::kSkip;  // in the answer's text
 };
 
 class CompletionWriter final : public ProtocolWriter {
@@ -45,7 +46,9 @@ class CompletionWriter final : public ProtocolWriter {
 
   std::string begin_choice(size_t index, const Prompt& prompt, const std::vector<EngineScore>& scores) override {
     auto& logprobs = logprobs_[index];
-    if (fields_.logprobs) logprobs = std::make_unique<CompletionLogprobs>(*tokenizer_, *fields_.logprobs);
+    if (fields_.logprobs) {
+      logprobs = std::make_unique<CompletionLogprobs>(*tokenizer_, *fields_.logprobs, fields_.special);
+    }
     if (!fields_.echo) return fields_.return_ids ? chunk(index, "", {}, &prompt, {}) : std::string();
     if (logprobs) logprobs->add_prompt(prompt, scores);
     return chunk(index, prompt.text, {}, fields_.return_ids ? &prompt : nullptr, {});
@@ -88,7 +91,7 @@ class CompletionWriter final : public ProtocolWriter {
       const Prompt& prompt = request.prompts[choice.prompt];
       Json logprobs;
       if (fields_.logprobs) {
-        CompletionLogprobs collected(*tokenizer_, *fields_.logprobs);
+        CompletionLogprobs collected(*tokenizer_, *fields_.logprobs, fields_.special);
         if (fields_.echo) collected.add_prompt(prompt, scores[choice.prompt]);
         collected.add(choice.tokens);
         logprobs = collected.take();
@@ -230,12 +233,13 @@ class Completions final : public Protocol {
   ApiResult<Outcome> read(const BodyField& body, const ReadContext& context) const override {
     LOCKSTEP_TRY_VOID(check_model(body, context));
     LOCKSTEP_TRY_VOID(refuse_unsupported(body, kUnsupported));
-    LOCKSTEP_TRY(const CompletionFields fields, read_fields(body));
+    LOCKSTEP_TRY(CompletionFields fields, read_fields(body));
     Generation generation;
     generation.stream = fields.stream.stream;
     generation.logprobs = fields.logprobs;
     LOCKSTEP_TRY_VOID(read_counts(body, context, generation));
     LOCKSTEP_TRY_VOID(read_sampling(body, context, generation));
+    if (generation.special_text) fields.special = text::SpecialPieces::kKeep;
     LOCKSTEP_TRY(generation.constraint, read_constraint(body));
     LOCKSTEP_TRY(const auto length, read_length(body, "max_tokens", fields.echo ? 0 : 1));
     generation.max_new_tokens = length.value_or(kDefaultLength);

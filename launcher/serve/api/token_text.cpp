@@ -97,27 +97,28 @@ Json chat_logprobs(const text::Tokenizer& tokenizer, const std::vector<EngineTok
   return content;
 }
 
-CompletionLogprobs::CompletionLogprobs(const text::Tokenizer& tokenizer, int top)
-    : tokenizer_(&tokenizer), top_(top), parts_(std::make_unique<Json>(empty_parts())) {}
+CompletionLogprobs::CompletionLogprobs(const text::Tokenizer& tokenizer, int top, text::SpecialPieces special)
+    : tokenizer_(&tokenizer), top_(top), special_(special), parts_(std::make_unique<Json>(empty_parts())) {}
 
 CompletionLogprobs::~CompletionLogprobs() = default;
 
 void CompletionLogprobs::add_prompt(const Prompt& prompt, const std::vector<EngineScore>& scores) {
   echoed_ = prompt.text;
-  for (const EngineScore& score : scores) add_token(score.id, score.logprob, score.top);
+  for (const EngineScore& score : scores) add_token(score.id, score.logprob, score.top, shown_in_prompt(score.id));
   bytes_ = echoed_.size();
   characters_ = characters_of(echoed_);
 }
 
 void CompletionLogprobs::add(const std::vector<EngineToken>& tokens) {
-  for (const EngineToken& token : tokens) add_token(token.id, token.logprob, token.top);
+  for (const EngineToken& token : tokens) add_token(token.id, token.logprob, token.top, shown_in_answer(token.id));
 }
 
 void CompletionLogprobs::add_token(int32_t id, const std::optional<float>& logprob,
-                                   const std::vector<EngineCandidate>& top) {
+                                   const std::vector<EngineCandidate>& top, std::string_view shown) {
   (*parts_)["tokens"].push_back(token_text(*tokenizer_, id));
   (*parts_)["text_offset"].push_back(characters_);
-  advance(id);
+  bytes_ += shown.size();
+  characters_ += characters_of(shown);
   if (!logprob) {  // the first token of a prompt
     (*parts_)["token_logprobs"].push_back(nullptr);
     (*parts_)["top_logprobs"].push_back(nullptr);
@@ -136,19 +137,21 @@ void CompletionLogprobs::add_token(int32_t id, const std::optional<float>& logpr
   (*parts_)["top_logprobs"].push_back(std::move(likeliest));
 }
 
-/// Special tokens are part of the text only where the prompt has them.
-void CompletionLogprobs::advance(int32_t id) {
-  std::string piece;
-  if (!tokenizer_->is_special(id)) {
-    piece = token_bytes(*tokenizer_, id);
-    if (bytes_ == 0 && !echoed_.empty() && piece.starts_with(' ') && !echoed_.starts_with(' '))
-      piece.erase(0, 1);  // a prefix space
-  } else if (std::string text = tokenizer_->token_of(id).value_or("");
-             bytes_ < echoed_.size() && std::string_view(echoed_).substr(bytes_).starts_with(text)) {
-    piece = std::move(text);
+/// What the token adds to the text. Of special tokens, those that the prompt was sent with.
+std::string CompletionLogprobs::shown_in_prompt(int32_t id) const {
+  std::string piece = token_bytes(*tokenizer_, id);
+  if (tokenizer_->is_special(id)) {
+    const bool was_sent = bytes_ < echoed_.size() && std::string_view(echoed_).substr(bytes_).starts_with(piece);
+    return was_sent ? piece : std::string();
   }
-  bytes_ += piece.size();
-  characters_ += characters_of(piece);
+  const bool is_first = bytes_ == 0 && !echoed_.empty();
+  if (is_first && piece.starts_with(' ') && !echoed_.starts_with(' ')) piece.erase(0, 1);  // a prefix space
+  return piece;
+}
+
+std::string CompletionLogprobs::shown_in_answer(int32_t id) const {
+  const bool is_hidden = special_ == text::SpecialPieces::kSkip && tokenizer_->is_special(id);
+  return is_hidden ? std::string() : token_bytes(*tokenizer_, id);
 }
 
 Json CompletionLogprobs::take() {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/serve/api/body_field.h"
@@ -28,7 +29,8 @@ Json chat_logprobs(const text::Tokenizer& tokenizer, const std::vector<EngineTok
 /// The object `logprobs` of a completion, in parts: {"tokens", "token_logprobs", "top_logprobs", "text_offset"}.
 class CompletionLogprobs {
  public:
-  CompletionLogprobs(const text::Tokenizer& tokenizer, int top);
+  /// `special`: whether special tokens are part of the answer's text.
+  CompletionLogprobs(const text::Tokenizer& tokenizer, int top, text::SpecialPieces special);
 
   /// The tokens of an echoed prompt; first.
   void add_prompt(const Prompt& prompt, const std::vector<EngineScore>& scores);
@@ -39,11 +41,14 @@ class CompletionLogprobs {
   ~CompletionLogprobs();
 
  private:
-  void add_token(int32_t id, const std::optional<float>& logprob, const std::vector<EngineCandidate>& top);
-  void advance(int32_t id);
+  void add_token(int32_t id, const std::optional<float>& logprob, const std::vector<EngineCandidate>& top,
+                 std::string_view shown);
+  std::string shown_in_prompt(int32_t id) const;
+  std::string shown_in_answer(int32_t id) const;
 
   const text::Tokenizer* tokenizer_;
   int top_;
+  text::SpecialPieces special_;
   std::string echoed_;  // of the prompt, as sent
   size_t bytes_ = 0;    // of the text so far
   size_t characters_ = 0;

@@ -188,6 +188,20 @@ TEST_F(Completions, GiveAHarnessOneEntryPerPromptTokenAndOneForTheNewTokenEvenWh
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
 }
 
+TEST_F(Completions, CountSpecialTokensInOffsetsWhereTheTextShowsThem) {
+  const auto offsets = [&](bool skips) {
+    const auto exchange = complete({{"prompt", "a"}, {"logprobs", 0}, {"skip_special_tokens", skips}});
+    FakeCall& call = *engine_.calls.back();
+    for (int i = 0; i < 2; ++i) call.say_token(258, skips ? "" : "<|turn|>");
+    call.say("x");
+    call.say_token(257, skips ? "" : "</s>");
+    call.finish("length");
+    return exchange->json()["choices"][0]["logprobs"]["text_offset"];
+  };
+  EXPECT_EQ(offsets(false), Document({0, 8, 16, 17}));
+  EXPECT_EQ(offsets(true), Document({0, 0, 0, 1}));
+}
+
 /// lm-eval compares the two numbers for equality.
 TEST_F(Completions, WriteALogProbabilityTheSameInBothLists) {
   const auto exchange = complete({{"prompt", "a"}, {"logprobs", 1}});
