@@ -124,7 +124,8 @@ class ModelApi final : public Api {
         [this, alive, pending, &protocol, endpoint, exchange, arrived] {
           if (alive.expired()) return;
           --reading_;
-          if (!pending->reading.is_abandoned()) take(protocol, endpoint, exchange, *pending, arrived);
+          if (!pending->reading.is_abandoned()) return take(protocol, endpoint, exchange, *pending, arrived);
+          note_answer(exchange->request(), endpoint, kClientClosedRequest);
         });
   }
 
@@ -175,9 +176,12 @@ class ModelApi final : public Api {
   }
 
   void answer(Exchange& exchange, std::string_view endpoint, HttpResponse response) {
-    const HttpRequest& request = exchange.request();
-    services_.observer->on_answered({.id = request.id, .endpoint = endpoint, .peer = request.peer}, response.status);
+    note_answer(exchange.request(), endpoint, response.status);
     exchange.respond(std::move(response));
+  }
+
+  void note_answer(const HttpRequest& request, std::string_view endpoint, int status) {
+    services_.observer->on_answered({.id = request.id, .endpoint = endpoint, .peer = request.peer}, status);
   }
 
   ReadContext context_of(const HttpRequest& request) const {

@@ -46,6 +46,9 @@ struct ApiRequest {
   int64_t most_tokens = 0;    // that a sequence may have: its prompt and its longest answer
 };
 
+/// The status of a request whose client left before its whole answer, as nginx logs it. No client receives it.
+constexpr int kClientClosedRequest = 499;
+
 struct ApiEnd {
   int status = 200;          // of the response; a stream that broke has the status of its error
   std::string_view outcome;  // "stop", "length", "tool_calls", "cancelled" (the client left), "error"
@@ -66,7 +69,7 @@ class ApiObserver {
   /// `count` tokens of one sequence; `gap`: since its previous tokens, zero for the first.
   virtual void on_tokens(const ApiRequest& request, size_t count, Duration gap) = 0;
   virtual void on_ended(const ApiRequest& request, const ApiEnd& end) = 0;
-  /// A request that did not reach the engine: answered at once (`status` 200) or refused.
+  /// A request that did not reach the engine: answered at once (`status` 200), refused, or left by its client.
   /// Only the request's id, endpoint and peer are known.
   virtual void on_answered(const ApiRequest& request, int status) = 0;
 };

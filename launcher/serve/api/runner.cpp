@@ -67,7 +67,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
   }
 
   void abandon() override {
-    if (!ended_) close({.outcome = "cancelled"});
+    if (!ended_) close({.status = kClientClosedRequest, .outcome = "cancelled"});
   }
 
   void on_tokens(size_t index, std::vector<EngineToken> tokens) {

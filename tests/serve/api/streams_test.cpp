@@ -127,17 +127,19 @@ TEST_F(Streams, EndTheEnginesWorkWhenTheClientLeaves) {
     EXPECT_EQ(api_->open_requests(), 0u);
     EXPECT_FALSE(exchange->response);
   }
-  EXPECT_THAT(observer_.lines.back(), HasSubstr("cancelled"));
+  EXPECT_THAT(observer_.lines.back(), HasSubstr("ended 2 499 cancelled"));
 }
 
 TEST_F(Streams, OpenNothingForAClientThatLeftWhileItsBodyWasRead) {
   auto exchange = std::make_shared<FakeExchange>();
-  exchange->sent = {.method = "POST", .path = "/v1/completions", .body = R"({"prompt": "a"})"};
+  exchange->sent = {
+      .method = "POST", .path = "/v1/completions", .body = R"({"prompt": "a"})", .peer = "127.0.0.1:5000", .id = "r9"};
   api_->handle(exchange);
   exchange->on_gone();
   loop_.run();
   EXPECT_TRUE(engine_.calls.empty());
   EXPECT_EQ(api_->open_requests(), 0u);
+  EXPECT_THAT(observer_.lines, ElementsAre("answered /v1/completions r9 127.0.0.1:5000 499"));
 }
 
 /// Counts the bodies that it reads.
