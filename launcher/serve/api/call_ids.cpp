@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "launcher/serve/api/body_field.h"
+#include "runtime/core/hash.h"
 
 namespace lockstep::serve {
 namespace {
@@ -15,8 +16,7 @@ constexpr std::string_view kAlphanumerics = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXY
 
 std::string fitting_id(const std::string& id) {
   if (id.size() == kLength && id.find_first_not_of(kAlphanumerics) == std::string::npos) return id;
-  uint64_t hash = 14695981039346656037U;  // FNV-1a, 64 bits
-  for (const char byte : id) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211U;
+  uint64_t hash = Fingerprint().add(id).value();
   std::string made;
   for (size_t i = 0; i < kLength; ++i, hash /= kAlphanumerics.size()) {
     made += kAlphanumerics[hash % kAlphanumerics.size()];
