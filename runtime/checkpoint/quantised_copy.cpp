@@ -13,6 +13,7 @@
 
 #include "runtime/checkpoint/json_document.h"
 #include "runtime/checkpoint/view_checkpoint.h"
+#include "runtime/checkpoint/weight_sums.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/check.h"
 #include "runtime/gguf/gguf_model.h"
@@ -292,12 +293,14 @@ class CopyWriter {
     return ok();
   }
 
+  /// Except the sums of the weights, which the new weights differ from.
   Result<void> copy_other_files() const {
+    const std::filesystem::path sums = path_of_sums(files_.directory()).filename();
     std::error_code failure;
     for (const auto& file : std::filesystem::directory_iterator(files_.directory(), failure)) {
       const std::string name = file.path().filename().string(), kind = file.path().extension().string();
       const bool is_weights = kind == ".safetensors" || kind == ".bin" || name.ends_with(".index.json");
-      if (!file.is_regular_file() || is_weights || name == "config.json") continue;
+      if (!file.is_regular_file() || is_weights || name == "config.json" || name == sums) continue;
       std::filesystem::copy_file(file.path(), dst_ / name, failure);
       if (failure) break;
     }

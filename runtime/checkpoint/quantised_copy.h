@@ -4,7 +4,7 @@
 //   *.safetensors     NAME.weight [N, K] becomes NAME.weight_packed i32 [N, K · bits / 32] (first code in the low
 //   bits),
 //                     NAME.weight_scale [N, K / group] in the model's type, NAME.weight_shape i64 [2]
-//   all other files   as they are
+//   all other files   as they are, without the sums of the weights (lockstep.sums.json)
 //
 // Source: compressed_tensors 0.20, compressors/pack_quantized and quantization/quant_config.py.
 #pragma once

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/verified_model.h"
+#include "runtime/checkpoint/weight_sums.h"
 #include "runtime/core/weight_format.h"
 #include "tests/model/hashed_weights.h"
 #include "tests/runtime/gguf/written_gguf.h"
@@ -121,6 +123,13 @@ TEST_F(QuantisedCopyTest, KeepsEverythingElse) {
     EXPECT_LT(matrix.error, 0.12) << matrix.module;
   }
   EXPECT_LT(copy.value().bytes_after, copy.value().bytes_before);
+}
+
+TEST_F(QuantisedCopyTest, HasNoSumsOfTheOldWeights) {
+  ASSERT_TRUE(verify_model(src(), {.action = SumsAction::kWrite}).has_value());
+  ASSERT_TRUE(std::filesystem::exists(path_of_sums(src())));
+  ASSERT_TRUE(write_quantised_copy(src(), dst(), {}).has_value());
+  EXPECT_FALSE(std::filesystem::exists(path_of_sums(dst())));
 }
 
 TEST_F(QuantisedCopyTest, NamesTheFormatInTheConfig) {
