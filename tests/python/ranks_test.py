@@ -31,17 +31,24 @@ def long(model, **options):
     return model.generate([PROMPT], max_new_tokens=60, eos_token_id=[], **options)
 
 
-def rank_processes(model):
-    """{rank: pid} of a model's job."""
+def job_processes(folder):
+    """{pid: environment} of the processes of the job with `folder`."""
     found = {}
     for pid in served.processes_below(os.getpid()):
         try:
             variables = served.variables_of(pid)
         except OSError:
             continue  # it has ended meanwhile
-        if variables.get("LOCKSTEP_PYTHON_JOB", "").startswith(model._open._folder) and "OMPI_COMM_WORLD_RANK" in variables:
-            found[int(variables["OMPI_COMM_WORLD_RANK"])] = pid
+        if variables.get("LOCKSTEP_PYTHON_JOB", "").startswith(folder):
+            found[pid] = variables
     return found
+
+
+def rank_processes(model):
+    """{rank: pid} of a model's job."""
+    found = job_processes(model._open._folder)
+    return {int(variables["OMPI_COMM_WORLD_RANK"]): pid for pid, variables in found.items()
+            if "OMPI_COMM_WORLD_RANK" in variables}
 
 
 class WithModel(one_model.WithDirectory):
@@ -122,6 +129,42 @@ class StartedByMpirun(WithModel):
                 self.assertEqual(len(stream.answers[0].token_ids), 60)
                 model.score([PROMPT])  # also where the loss was noticed after the last token
                 self.assertIn("the ranks are lost", "".join(logged.output))
+
+    def test_ranks_that_cannot_start_again_fail_the_calls_and_leave_nothing(self):
+        script = self.folder / "launcher"
+        for way, next_script in (("no program", None), ("a folder that is gone", None), ("no rank", "exec sleep 600")):
+            with self.subTest(way):
+                script.write_text('#!/bin/sh\nexec mpirun --oversubscribe -n "$@"\n')
+                script.chmod(0o755)
+                model = self.open(launcher=f"{script} {{ranks}}")
+                folder, first = model._open._folder, rank_processes(model)[0]
+                os.kill(first, signal.SIGSTOP)  # so the call is open when the rank is lost
+                stream, failures = model.stream(PROMPT, max_new_tokens=60, eos_token_id=[]), []
+
+                def read():
+                    try:
+                        list(stream)  # noqa: B023: joined in this round
+                    except lockstep.Error as error:
+                        failures.append(error.kind)  # noqa: B023
+
+                if way == "a folder that is gone":
+                    shutil.rmtree(folder)
+                elif next_script is None:
+                    script.unlink()
+                else:
+                    script.write_text(f"#!/bin/sh\n{next_script}\n")
+                    model._open._start_deadline = 0.2
+                reader, closer = threading.Thread(target=read, daemon=True), threading.Thread(target=model.close, daemon=True)
+                with self.assertLogs("lockstep", "ERROR"):
+                    os.kill(first, signal.SIGKILL)
+                    reader.start()
+                    reader.join(60)
+                self.assertEqual(failures, ["peer_lost"])
+                closer.start()
+                closer.join(60)
+                self.assertFalse(closer.is_alive())
+                self.assertEqual(job_processes(folder), {})
+                self.assertFalse(os.path.exists(folder))
 
     def test_ends_what_is_ended(self):
         model = self.open(batch_size=1)

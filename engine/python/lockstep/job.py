@@ -47,8 +47,7 @@ class JobModel(RemoteModel):
         try:
             self._start()
         except BaseException:
-            self._end_processes()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove()
             raise
         threading.Thread(target=self._read, name="lockstep job", daemon=True).start()
 
@@ -112,6 +111,15 @@ class JobModel(RemoteModel):
 
     def _read(self) -> None:
         """Passes events on, and starts the ranks again after a loss."""
+        try:
+            self._pass_events()
+        except Exception as failure:  # noqa: BLE001: whatever it is, no call may wait for ever
+            self._give_up(failure)
+        finally:
+            self._ended.set()
+
+    def _pass_events(self) -> None:
+        """Returns when the model is being closed; fails when the ranks cannot be started again."""
         starts = 1
         while True:
             assert self._connection is not None
@@ -119,37 +127,42 @@ class JobModel(RemoteModel):
                 number, event = self._connection.recv()
             except (EOFError, OSError):
                 if not self._is_open:  # it is being closed
-                    break
-                if starts == _MOST_STARTS or not self._start_again():
-                    self._is_open = False
-                    self._fail_calls(Error(f"[python] lost the ranks: found {starts} starts without an answer, expected "
-                                           "ranks that serve; see their log", "peer_lost"))
-                    break
+                    return
+                if starts == _MOST_STARTS:
+                    raise Error(f"[python] lost the ranks: found {starts} starts without an answer, expected ranks that "
+                                "serve; see their log", "peer_lost") from None
+                self._start_again()
                 starts += 1
                 continue
             starts = 1
             self._receive(number, event)
-        self._ended.set()
 
-    def _start_again(self) -> bool:
+    def _give_up(self, failure: Exception) -> None:
+        """The ranks are lost for good: fails the open calls and leaves nothing behind."""
+        log_line(0, "error", str(failure))
+        if getattr(failure, "kind", "") != "peer_lost":
+            failure = Error(f"[python] lost the ranks: found that they do not start again ({failure}), expected ranks that "
+                            "serve; make another lockstep.Model", "peer_lost")
+        self._is_open = False
+        self._fail_calls(failure)
+        self._remove()
+
+    def _start_again(self) -> None:
         log_line(0, "warning", f"[python] the ranks are lost ({self._last_words()}); they start again, and "
                                f"{len(self._calls)} open calls go on")
         with self._sending:  # calls that begin meanwhile are sent after those that are open
             self._end_processes()
-            try:
-                self._start()
-            except Error as failure:
-                log_line(0, "error", str(failure))
-                return False
+            self._start()
             with self._mutex:
                 calls = dict(self._calls)
             for number, pending in calls.items():
                 pending.expect_again()
                 self._pass_on((number, pending.call))
-        return True
 
     def _pass_on(self, message: Any) -> None:
-        assert self._connection is not None
+        """Call with `_sending`."""
+        if self._connection is None:
+            return  # lost for good: the reader fails all calls
         try:
             self._connection.send(message)
         except OSError:
@@ -181,8 +194,15 @@ class JobModel(RemoteModel):
                 continue
         self._process = None
 
+    def _remove(self) -> None:
+        """Ends the processes and removes their folder."""
+        with self._sending:
+            self._end_processes()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def close(self) -> None:
         if not self._is_open:
+            self._ended.wait(2 * _END_SECONDS)  # the reader may be ending lost ranks
             return
         self._note_last()
         self._is_open = False
@@ -190,13 +210,12 @@ class JobModel(RemoteModel):
             self._pass_on(("close", None))
         self._fail_calls(closed_meanwhile("cannot end the call"))
         self._ended.wait(_END_SECONDS)
-        if self._process is not None:
+        if (process := self._process) is not None:
             try:
-                self._process.wait(_END_SECONDS / 4)  # mpirun sees its ranks end
+                process.wait(_END_SECONDS / 4)  # mpirun sees its ranks end
             except subprocess.TimeoutExpired:
                 pass
-        self._end_processes()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove()
 
     def disown(self) -> None:
         self._is_open = False
