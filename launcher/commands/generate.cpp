@@ -7,6 +7,7 @@
 #include "launcher/generate/job.h"
 #include "launcher/process/launch_siblings.h"
 #include "launcher/process/own_ranks.h"
+#include "launcher/process/rank_0_work.h"
 #include "runtime/core/atomic_file.h"
 
 namespace lockstep::launcher {
@@ -68,11 +69,13 @@ Result<void> run(const GenerateCommand& command, Group& group, const Log& log, P
   LOCKSTEP_TRY_VOID(agree_on_launch(group, "options", statement));
   if (group.replicas() > 1) LOCKSTEP_TRY_VOID(share_with_replicas(command, group, model.value(), work));
   LOCKSTEP_TRY(const std::string todo, group.broadcast(work.options ? "run" : "nothing"));
-  if (todo == "nothing") return work.job ? work.job->report(nullptr) : Result<void>(ok());
+  const auto report = [&work](const Engine* engine) {
+    return work.job != nullptr ? work.job->report(engine) : Result<void>(ok());
+  };
+  if (todo == "nothing") return do_on_rank_0(group, [&] { return report(nullptr); });
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), work.options.value_or(EngineOptions())));
-  if (!group.leads()) return engine->serve();
-  LOCKSTEP_TRY_VOID(work.job->run(group, *engine));
-  return work.job->report(engine.get());
+  LOCKSTEP_TRY_VOID(group.leads() ? work.job->run(group, *engine) : engine->serve());
+  return do_on_rank_0(group, [&] { return report(engine.get()); });
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "launcher/commands/texts_file.h"
 #include "launcher/generate/prompts.h"
 #include "launcher/process/own_ranks.h"
+#include "launcher/process/rank_0_work.h"
 #include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 
@@ -94,6 +96,17 @@ void print(const Scores& scores) {
   }
 }
 
+/// Closes the engine. On rank 0. @collective @blocking
+Result<Scores> compute(const ScoreCommand& command, Group& group, Engine& engine, const Texts& texts) {
+  Result<Scores> scores = engine.score(texts, command.top);
+  if (!scores.has_value()) {
+    group.fail(scores.error());  // without it the other ranks would only detect the engine's end
+    return scores;
+  }
+  LOCKSTEP_TRY_VOID(engine.close());
+  return scores;
+}
+
 Result<void> run(const ScoreCommand& command, Group& group, const Log& log, ProgressLine& progress) {
   Result<Model> model = Model::open(command.model.directory, command.model.options);
   Texts texts;
@@ -112,17 +125,19 @@ Result<void> run(const ScoreCommand& command, Group& group, const Log& log, Prog
   LOCKSTEP_TRY_VOID(group.all_succeeded(prepare()));
   LOCKSTEP_TRY_VOID(group.agree("options", statement + fmt::format("--top {}\n", command.top)));
   LOCKSTEP_TRY(const auto engine, Engine::open(group, model.value(), options));
-  if (!group.leads()) return engine->serve();
-  const Result<Scores> scores = engine->score(texts, command.top);
-  if (!scores.has_value()) {
-    group.fail(scores.error());  // without it the other ranks would only detect the engine's end
-    return scores.error();
+  Scores scores;
+  if (group.leads()) {
+    LOCKSTEP_TRY(scores, compute(command, group, *engine, texts));
+  } else {
+    LOCKSTEP_TRY_VOID(engine->serve());
   }
-  LOCKSTEP_TRY_VOID(engine->close());
-  progress.close();
-  if (command.json) return write_json(*command.json, scores.value());
-  print(scores.value());
-  return ok();
+  return do_on_rank_0(group, [&]() -> Result<void> {
+    progress.close();
+    if (command.json) return write_json(*command.json, scores);
+    print(scores);
+    std::fflush(stdout);
+    return ok();
+  });
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
     batch_test.py PROGRAM MODEL GOLDENS        with a tiny model; MODEL and GOLDENS are not used
 """
+import fcntl
 import json
 import os
 import pathlib
 import random
+import select
 import signal
 import struct
 import subprocess
@@ -194,6 +196,24 @@ class KilledJob(BatchJob):
         code, _, stderr = program.run(*self.command(1, False)[1:], "--temperature", "0.5")
         self.assertEqual(code, 2, stderr)
         self.assertIn("found temperature 0.5 now, expected none", stderr)
+
+
+class SlowReader(BatchJob):
+    def test_is_waited_for_longer_than_ranks_wait_for_each_other(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)  # less than the answers
+        with open(self.folder / "output", "ab") as output:
+            process = subprocess.Popen([program.PROGRAM, "generate", *self.options(), "--launch", "processes", "--tp", "2",
+                                        "--deadline-s", "1"], stdin=subprocess.DEVNULL, stdout=writer, stderr=output,
+                                       start_new_session=True, env={**os.environ, **self.mark})
+        self.addCleanup(self.end, process)
+        os.close(writer)
+        select.select([reader], [], [], jobs.DEADLINE)
+        time.sleep(2.0)  # the deadline has passed
+        with open(reader, encoding="utf-8", closefd=False) as answers:
+            self.assertEqual(answers.read(), self.whole, self.text())
+        self.assertEqual(process.wait(timeout=jobs.DEADLINE), 0, self.text())
 
 
 class Replicated(BatchJob):

@@ -10,6 +10,7 @@
 #include "engine/group/gathering.h"
 #include "engine/observe/run_metrics.h"
 #include "launcher/process/process_barrier.h"
+#include "launcher/process/rank_0_work.h"
 #include "runtime/trace/chrome_trace.h"
 
 namespace lockstep::launcher {
@@ -26,8 +27,7 @@ std::vector<int32_t> random_prompt(int64_t row, int64_t tokens, int64_t vocabula
   return ids;
 }
 
-constexpr auto kOthersLimit = std::chrono::minutes(10);       // until the others have loaded
-constexpr auto kOthersStep = std::chrono::milliseconds(500);  // far less than any limit of a wait between ranks
+constexpr auto kOthersLimit = std::chrono::minutes(10);  // until the others have loaded
 
 /// Limit of a repetition's steps: while prompts remain, prefill and decode steps alternate.
 int64_t most_decode_steps(const BenchShape& shape) { return shape.batch * shape.new_tokens; }
@@ -65,16 +65,18 @@ Result<void> Repeater::open() {
   return command_.barrier ? wait_for_others() : member_.bootstrap().barrier();
 }
 
-/// Rank 0 waits for the other benchmarks, in steps: the limit of the other ranks' waits is made for their own group.
+/// Rank 0 waits for the other benchmarks, which the limit of the other ranks' waits is not made for.
 Result<void> Repeater::wait_for_others() {
   const BarrierEnd end(command_.barrier.value());
   LOCKSTEP_TRY_VOID(member_.all_succeeded(member_.leads() ? end.arrive() : ok()));
-  for (int step = 0; step < kOthersLimit / kOthersStep; ++step) {  // as many on every rank
-    const Result<bool> waited = member_.leads() ? end.wait(kOthersStep) : Result<bool>(false);
-    LOCKSTEP_TRY_VOID(member_.all_succeeded(waited.has_value() ? Result<void>(ok()) : waited.error()));
-    LOCKSTEP_TRY(const auto released, member_.bootstrap().exchange(waited.value() ? "yes" : "no"));
-    if (released.front() == "yes") return ok();
-  }
+  Result<bool> waited = false;
+  const auto look = [&](Duration step) {
+    waited = end.wait(step);
+    return !waited.has_value() || waited.value();
+  };
+  LOCKSTEP_TRY(const bool is_over, wait_for_rank_0(member_.bootstrap(), kOthersLimit, look));
+  LOCKSTEP_TRY_VOID(member_.all_succeeded(waited.has_value() ? Result<void>(ok()) : waited.error()));
+  if (is_over) return ok();
   return Error{ErrorKind::kDeadlineExceeded,
                fmt::format("[launcher] cannot begin together with the other benchmarks: found them absent for {} s, "
                            "expected all at the barrier",
