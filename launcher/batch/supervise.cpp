@@ -44,8 +44,9 @@ Result<fs::path> record_folder(const GenerateCommand& generate) {
   }
 }
 
-/// The next lower degree that the partition allows.
+/// With one replica less; the only one gets the next lower degree that the partition allows.
 Result<WatchedCommand> shrink(const WatchedCommand& command, const ParseGenerate& parse) {
+  if (const std::optional<int> ranks = ranks_without_a_replica(command)) return with_ranks(command, *ranks, parse);
   const GenerateCommand& generate = command.generate;
   LOCKSTEP_TRY(const Model model, Model::open(generate.model.directory, generate.model.options));
   for (int ranks = command.ranks.value_or(1) - 1; ranks >= 1; --ranks) {

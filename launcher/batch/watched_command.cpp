@@ -53,8 +53,8 @@ std::optional<NumberPlace> ranks_of_launcher(const std::vector<std::string>& wor
 }
 
 std::optional<NumberPlace> degree_of(const std::vector<std::string>& words, size_t program) {
-  constexpr std::string_view kName[] = {"--tp"};
-  return find_number(words, program, words.size(), kName);
+  constexpr std::string_view kNames[] = {"--tp", "--tp-degree"};
+  return find_number(words, program, words.size(), kNames);
 }
 
 void put_number(std::vector<std::string>& words, const NumberPlace& place, int number) {
@@ -87,6 +87,13 @@ Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, con
   return command;
 }
 
+std::optional<int> ranks_without_a_replica(const WatchedCommand& command) {
+  if (!command.ranks || !command.generate.model.ranks) return std::nullopt;
+  const int degree = *command.generate.model.ranks;
+  const bool has_replicas = *command.ranks > degree && *command.ranks % degree == 0;
+  return has_replicas ? std::optional(*command.ranks - degree) : std::nullopt;
+}
+
 Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, const ParseGenerate& parse) {
   std::vector<std::string> words = command.words;
   const auto place = ranks_of_launcher(words, command.program);
@@ -97,7 +104,7 @@ Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, cons
                         "a number of ranks that can be lowered: -n P, -np P or --ntasks P");
   }
   if (place) put_number(words, *place, ranks);
-  if (degree) put_number(words, *degree, ranks);
+  if (degree && degree->number > ranks) put_number(words, *degree, ranks);
   return parse_watched_command(std::move(words), parse);
 }
 

@@ -30,8 +30,12 @@ struct WatchedCommand {
 /// reject its options.
 Result<WatchedCommand> parse_watched_command(std::vector<std::string> words, const ParseGenerate& parse);
 
-/// The same command with `ranks` ranks, in the launcher's words and in --tp. Fails with `kInvalidArgument` if the words
-/// do not set a number of ranks.
+/// The ranks of the command with one replica less; empty: a launcher's ranks are one group, or their number is not
+/// given. Pure.
+std::optional<int> ranks_without_a_replica(const WatchedCommand& command);
+
+/// The same command with `ranks` ranks, in the launcher's words; --tp is lowered where it is greater. Fails with
+/// `kInvalidArgument` if the words do not set a number of ranks.
 Result<WatchedCommand> with_ranks(const WatchedCommand& command, int ranks, const ParseGenerate& parse);
 
 /// The words with --exit-record `folder`, unless they have one.

@@ -44,6 +44,27 @@ TEST(WatchedCommand, KnowsCommandsWithoutALauncher) {
   EXPECT_THAT(line_of(with_ranks(threads, 2, parse_generate_command).value().words), EndsWith("--tp=2"));
 }
 
+TEST(WatchedCommand, LowersTheAliasOfTheDegree) {
+  for (const std::string words : {"--tp-degree 4", "--tp-degree=4"}) {
+    const auto command = parse("mpirun -n 4" + std::string(kJob) + " " + words).value();
+    const std::string fewer = line_of(with_ranks(command, 3, parse_generate_command).value().words);
+    EXPECT_EQ(fewer.find('4'), std::string::npos) << fewer;
+    EXPECT_EQ(parse(fewer).value().generate.model.ranks, 3);
+  }
+}
+
+TEST(WatchedCommand, GivesUpAReplicaBeforeItLowersTheDegree) {
+  const auto three = parse("mpirun -n 6" + std::string(kJob) + " --tp 2").value();
+  EXPECT_EQ(ranks_without_a_replica(three), 4);
+  const auto two = with_ranks(three, 4, parse_generate_command).value();
+  EXPECT_EQ(two.ranks, 4);
+  EXPECT_EQ(two.generate.model.ranks, 2);
+  const auto one = with_ranks(two, ranks_without_a_replica(two).value(), parse_generate_command).value();
+  EXPECT_EQ(ranks_without_a_replica(one), std::nullopt);
+  EXPECT_THAT(line_of(with_ranks(one, 1, parse_generate_command).value().words), EndsWith("--tp 1"));
+  EXPECT_EQ(ranks_without_a_replica(parse("mpirun -n 4" + std::string(kJob)).value()), std::nullopt);
+}
+
 TEST(WatchedCommand, CannotLowerRanksThatAreNotSaid) {
   const auto command = parse(std::string("mpirun --hostfile H") + kJob).value();
   EXPECT_EQ(command.ranks, std::nullopt);
