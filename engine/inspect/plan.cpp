@@ -13,6 +13,11 @@
 namespace lockstep::inspect {
 namespace {
 
+Error cannot_size(std::string_view found, std::string_view expected) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[engine/inspect] cannot size the slots: found {}, expected {}", found, expected)};
+}
+
 /// Sets prompt and capacity as given, and the missing ones from the model's limits.
 Result<void> size_slots(const EngineOptions& options, const PlanOptions& plan, PlanSetting& setting,
                         int64_t& capacity) {
@@ -26,11 +31,16 @@ Result<void> size_slots(const EngineOptions& options, const PlanOptions& plan, P
   capacity = options.capacity.value_or(longest ? std::min(roomy, *longest) : roomy);
   load.prompt_tokens = plan.prompt_tokens.value_or(std::max<int64_t>(1, std::min(kDefaultPrompt, capacity - after)));
   const int64_t needed = load.prompt_tokens + after;
-  if (needed <= capacity && capacity <= longest.value_or(capacity)) return ok();
-  return Error{ErrorKind::kInvalidArgument,
-               fmt::format("[engine/inspect] cannot size the slots: found {} tokens, expected {} (--prompt-tokens and "
-                           "--new-tokens) to {} (max_position_embeddings of the model); change them or --max-seq-len",
-                           capacity, needed, longest.value_or(capacity))};
+  if (capacity > longest.value_or(capacity)) {
+    return cannot_size(fmt::format("--max-seq-len {}", capacity),
+                       fmt::format("at most {} (max_position_embeddings of the model); lower it", *longest));
+  }
+  if (needed <= capacity) return ok();
+  const bool may_grow = needed <= longest.value_or(needed);
+  return cannot_size(fmt::format("{} tokens (--prompt-tokens and --new-tokens)", needed),
+                     fmt::format("at most {} ({}); lower them{}", may_grow ? capacity : *longest,
+                                 may_grow ? "a slot's" : "max_position_embeddings of the model",
+                                 may_grow ? " or raise --max-seq-len" : ""));
 }
 
 /// The devices of the chosen backend, or of the one whose options are given; none for a backend without rules. Fails

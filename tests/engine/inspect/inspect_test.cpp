@@ -67,9 +67,19 @@ TEST_F(Inspect, ReportsAndChoosesAmongTheDegreesAskedFor) {
 }
 
 TEST_F(Inspect, RefusesAPlanWhoseTokensDoNotFit) {
-  const auto refused = plan_document(model(), small(), {.prompt_tokens = 64, .machine = {}});
-  ASSERT_FALSE(refused.has_value());
-  EXPECT_THAT(refused.error().message, HasSubstr("cannot size the slots"));
+  const auto message_of = [&](int64_t capacity, int64_t prompt_tokens, int64_t new_tokens) {
+    EngineOptions options = small();
+    options.capacity = capacity;
+    const auto refused =
+        plan_document(model(), options, {.prompt_tokens = prompt_tokens, .new_tokens = new_tokens, .machine = {}});
+    return refused.has_value() ? std::string() : refused.error().message;
+  };
+  EXPECT_THAT(message_of(24, 64, 64), HasSubstr("found 127 tokens (--prompt-tokens and --new-tokens), expected at most "
+                                                "64 (max_position_embeddings of the model); lower them"));
+  EXPECT_THAT(message_of(24, 32, 8),
+              HasSubstr("found 39 tokens (--prompt-tokens and --new-tokens), expected at most 24 "
+                        "(a slot's); lower them or raise --max-seq-len"));
+  EXPECT_THAT(message_of(4096, 512, 64), HasSubstr("found --max-seq-len 4096, expected at most 64 "));
 }
 
 }  // namespace
