@@ -71,6 +71,7 @@ void add_bench(CLI::App& parent, BenchCommand& command, int64_t& probe_mib) {
     if (app.count("--model") + app.count("--random-weights") + app.count("--suite") == 0) {
       throw CLI::RequiredError("--model, --random-weights or --suite");
     }
+    check_suite_options(app);
   });
 }
 

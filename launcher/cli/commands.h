@@ -55,6 +55,8 @@ void add_bench_options(CLI::App& app, BenchCommand& command, int64_t& probe_mib)
 
 /// Adds the options of `bench --suite`, which are rejected without --suite.
 void add_suite_options(CLI::App& app, SuiteOptions& options);
+/// Once parsed: fails CLI11's validation where --suite stands beside an option that the suite does not take.
+void check_suite_options(const CLI::App& app);
 
 /// The options of bench with their values, by name, among the words after "sweep", which `app` parsed.
 std::vector<std::string> shared_options(const CLI::App& app, const std::vector<std::string>& words);

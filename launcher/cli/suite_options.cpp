@@ -1,9 +1,21 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <string>
 
 #include "launcher/cli/commands.h"
 #include "launcher/cli/shared_options.h"
 
 namespace lockstep::launcher {
+namespace {
+
+/// Options of a benchmark that its suite takes, too (suite_words).
+constexpr std::array kShared = {"--random-weights", "--config", "--tp", "--threads", "--probe-mib"};
+
+}  // namespace
 
 void add_suite_options(CLI::App& app, SuiteOptions& options) {
   begin_section(app, "Suite: a table of goals, each figure beside its floor and its aim (docs/benchmarks.md)");
@@ -36,6 +48,21 @@ void add_suite_options(CLI::App& app, SuiteOptions& options) {
   add("--child-deadline-s", options.child_deadline_s, "Seconds after which a program is ended; default: 300")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("S");
+}
+
+void check_suite_options(const CLI::App& app) {
+  const CLI::Option* const suite = app.get_option("--suite");
+  if (suite->count() == 0) return;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const auto needs = option->get_needs();
+    const bool is_of_suite = option == suite || std::ranges::find(needs, suite) != needs.end();
+    if (option->count() == 0 || is_of_suite || std::ranges::find(kShared, name) != kShared.end()) continue;
+    throw CLI::ValidationError(
+        name, fmt::format("found it with --suite, which chooses it for each row, expected the suite's options and {}; "
+                          "omit it",
+                          fmt::join(kShared, ", ")));
+  }
 }
 
 }  // namespace lockstep::launcher

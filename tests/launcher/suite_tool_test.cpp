@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Result<Command> parse(std::vector<const char*> words) {
   words.insert(words.begin(), {"lockstep", "bench", "--suite", "cpu"});
@@ -63,6 +64,17 @@ TEST(SuiteTool, GetsEveryOptionThatTheSuiteObeys) {
         "--rival-scripts=s", "--checkpoint=d", "--launch-template=mpirun -n {ranks}", "--child-deadline-s=0.5",
         "--config=f", "--tp=4", "--threads=2", "--probe-mib=7"}) {
     EXPECT_THAT(words, Contains(word));
+  }
+}
+
+TEST(SuiteTool, RefusesOptionsThatTheSuiteWouldIgnore) {
+  const std::vector<std::vector<const char*>> all = {{"--model", "m"},      {"--json", "j"},         {"--trace", "t"},
+                                                     {"--batch-size", "2"}, {"--launch", "threads"}, {"--replay"}};
+  for (const std::vector<const char*>& words : all) {
+    const auto refused = parse(words);
+    ASSERT_FALSE(refused.has_value()) << words.front();
+    EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(refused.error().message, HasSubstr(std::string(words.front()) + ": found it with --suite"));
   }
 }
 
