@@ -1,8 +1,9 @@
 // The text of one answer, built as its tokens arrive.
 //
-//   token ─► TextStreamer ─► AnswerText: StopStrings ─► text so far, the piece that the token completes
+//   prompt, token … ─► TextStreamer ─► AnswerText: StopStrings ─► text so far, the piece that the token completes
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,14 +17,15 @@ namespace lockstep::requests {
 /// Used by one thread.
 class AnswerText final : public generation::Streamer {
  public:
-  /// The tokenizer outlives the object.
+  /// The tokenizer outlives the object. Begin with `follow`.
   AnswerText(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop_strings,
              text::SpecialPieces special = text::SpecialPieces::kSkip)
-      : stops_(stop_strings),
-        streamer_(tokenizer, *this, generation::PromptText::kShow, special) {}  // it gets new tokens only
+      : stops_(stop_strings), streamer_(tokenizer, *this, generation::PromptText::kSkip, special) {}
   AnswerText(const AnswerText&) = delete;
   AnswerText& operator=(const AnswerText&) = delete;
 
+  /// The prompt, whose text the answer's continues (text::StreamDecoder::follow); empty: none.
+  Result<void> follow(std::span<const int32_t> prompt) { return streamer_.put(prompt); }
   /// Adds a token; an id that the tokenizer does not have adds no text.
   Result<void> put(int32_t id) { return streamer_.put(std::span(&id, 1)); }
   /// Ends the tokens: withheld text is added, unless a stop string has ended the text.

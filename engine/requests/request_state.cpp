@@ -9,12 +9,14 @@
 namespace lockstep {
 namespace requests {
 
-RequestState::RequestState(Setup setup) : setup_(std::move(setup)), rows_(setup_.answers), parts_left_(setup_.parts) {
+RequestState::RequestState(Setup setup, std::span<const int32_t> prompt)
+    : setup_(std::move(setup)), rows_(setup_.answers), parts_left_(setup_.parts) {
   for (Row& row : rows_) {
     row.answer.times.submitted = setup_.clock->now();
     if (setup_.tokenizer == nullptr) continue;
     const auto special = setup_.special_text ? text::SpecialPieces::kKeep : text::SpecialPieces::kSkip;
     row.text = std::make_unique<AnswerText>(*setup_.tokenizer, setup_.stop_strings, special);
+    if (const Result<void> followed = row.text->follow(prompt); !followed.has_value()) error_ = followed.error();
   }
 }
 

@@ -44,7 +44,8 @@ class RequestState : public std::enable_shared_from_this<RequestState> {
     Delivery* delivery = nullptr;
   };
 
-  explicit RequestState(Setup setup);
+  /// The texts of the answers go on behind that of `prompt`.
+  explicit RequestState(Setup setup, std::span<const int32_t> prompt = {});
 
   /// Calls into the engine; removed before the engine is destroyed.
   struct Links {

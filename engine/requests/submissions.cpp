@@ -43,7 +43,8 @@ std::shared_ptr<RequestState> Submissions::state_of(const Request& request, cons
                           .keeps_logits = config.output_logits,
                           .on_token = request.on_token,
                           .clock = &serving_.clock,
-                          .delivery = &delivery_});
+                          .delivery = &delivery_},
+      request.prompt.ids);
 }
 
 Result<std::vector<Part>> Submissions::checked_parts(const Request& request) const {

@@ -13,7 +13,7 @@ TextStreamer::TextStreamer(const text::Tokenizer& tokenizer, Streamer& receiver,
       skips_next_(prompt == PromptText::kSkip) {}
 
 Result<void> TextStreamer::put(std::span<const int32_t> ids) {
-  if (std::exchange(skips_next_, false)) return ok();
+  if (std::exchange(skips_next_, false)) return decoder_.follow(ids);
   std::string text;
   for (const int32_t id : ids) {
     if (!tokenizer_->token_of(id)) continue;

@@ -32,7 +32,8 @@ class TokenStreamer {
   virtual Result<void> end(FinishReason reason) = 0;
 };
 
-/// Whether a text streamer shows the prompt.
+/// Whether a text streamer shows the prompt, which is what is put first. Text behind one that it skips goes on after
+/// it.
 enum class PromptText { kShow, kSkip };
 
 /// Converts ids to text; a character is passed on as soon as its last byte is known.

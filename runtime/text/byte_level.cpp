@@ -1,6 +1,7 @@
 #include "runtime/text/byte_level.h"
 
 #include <array>
+#include <charconv>
 
 #include "runtime/text/unicode.h"
 
@@ -42,6 +43,14 @@ std::string bytes_to_level(std::string_view bytes) {
 std::optional<uint8_t> byte_of_level(char32_t c) {
   if (c >= kAlphabet.byte_of.size() || kAlphabet.byte_of[c] < 0) return std::nullopt;
   return static_cast<uint8_t>(kAlphabet.byte_of[c]);
+}
+
+std::optional<uint8_t> byte_of_fallback(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
+  uint8_t byte = 0;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  if (error != std::errc() || end != token.data() + 5) return std::nullopt;
+  return byte;
 }
 
 }  // namespace lockstep::text

@@ -1,6 +1,5 @@
 #include "runtime/text/decoder.h"
 
-#include <charconv>
 #include <functional>
 
 #include "runtime/text/byte_level.h"
@@ -87,8 +86,8 @@ class ByteFallbackStage final : public PieceStage {
 
  protected:
   Result<void> put_piece(std::string piece, std::vector<Fragment>& out) override {
-    if (const auto byte = byte_of(piece)) {
-      run_ += *byte;
+    if (const auto byte = byte_of_fallback(piece)) {
+      run_ += static_cast<char>(*byte);
       return ok();
     }
     flush(out);
@@ -97,14 +96,6 @@ class ByteFallbackStage final : public PieceStage {
   }
 
  private:
-  static std::optional<char> byte_of(std::string_view piece) {
-    if (piece.size() != 6 || !piece.starts_with("<0x") || !piece.ends_with('>')) return std::nullopt;
-    uint8_t byte = 0;
-    const auto [end, error] = std::from_chars(piece.data() + 3, piece.data() + 5, byte, 16);
-    if (error != std::errc() || end != piece.data() + 5) return std::nullopt;
-    return static_cast<char>(byte);
-  }
-
   void flush(std::vector<Fragment>& out) {
     if (run_.empty()) return;
     if (find_invalid_utf8(run_) == std::string_view::npos) {

@@ -4,6 +4,7 @@
 
 #include "runtime/gguf/model_texts.h"
 #include "runtime/text/added_tokens.h"
+#include "runtime/text/byte_level.h"
 #include "runtime/text/decoder.h"
 #include "runtime/text/model.h"
 #include "runtime/text/normalizer.h"
@@ -220,6 +221,20 @@ class FileTokenizer final : public Tokenizer {
   Parts parts_;
 };
 
+/// The last of `ids` on which the text behind them depends: a run of bytes is decoded as a whole, and the beginning of
+/// a text differs from its inside.
+std::span<const int32_t> context_of(std::span<const int32_t> ids, const Tokenizer& tokenizer) {
+  constexpr int kTokens = 16;  // a character has four bytes; stages that look at more than one token see these
+  size_t begin = ids.size();
+  for (int tokens = 0; begin > 0 && tokens < kTokens; --begin) {
+    const int32_t id = ids[begin - 1];
+    const auto token = tokenizer.token_of(id);
+    if (!token || tokenizer.is_special(id)) break;
+    if (!byte_of_fallback(*token)) ++tokens;
+  }
+  return ids.subspan(begin);
+}
+
 /// `tables` are those of the model if they were read separately from the document.
 Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
   Parts parts;
@@ -262,6 +277,45 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
   if (document.is_discarded()) return root.invalid("text that is not JSON", "a tokenizer as JSON");
   LOCKSTEP_TRY(Parts parts, parse_parts(root, nullptr));
   return std::make_unique<FileTokenizer>(std::move(parts));
+}
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special)
+    : tokenizer_(&tokenizer), special_(special), stream_(tokenizer.open_stream(special)) {}
+
+Result<void> StreamDecoder::follow(std::span<const int32_t> ids) {
+  const auto alone = tokenizer_->open_stream(special_);
+  for (const int32_t id : context_of(ids, *tokenizer_)) {
+    LOCKSTEP_TRY_VOID(alone->put(id));
+    LOCKSTEP_TRY_VOID(stream_->put(id));
+  }
+  LOCKSTEP_TRY(before_, alone->finish());
+  return ok();
+}
+
+Result<std::string> StreamDecoder::put(int32_t id) {
+  LOCKSTEP_TRY(std::string text, stream_->put(id));
+  return own_part(std::move(text));
+}
+
+Result<std::string> StreamDecoder::finish() {
+  LOCKSTEP_TRY(std::string text, stream_->finish());
+  return own_part(std::move(text));
+}
+
+/// A run of bytes that was held back may have become part of a longer one, with another text:
+///
+///   text before │ the stream's next text                 │ own part
+///   "\n"        │ "\n…"                                  │ what follows it
+///   "\n"        │ U+FFFD for each byte of the longer run │ what follows one for each byte of the text before
+///   U+FFFD …    │ a character, which these bytes begin   │ all of it
+std::string StreamDecoder::own_part(std::string text) {
+  if (before_.empty() || text.empty()) return text;
+  const std::string before = std::exchange(before_, {});
+  if (text.starts_with(before)) return text.substr(before.size());
+  std::string marks;
+  for (size_t i = 0; i < before.size(); ++i) marks += "\uFFFD";
+  if (text.starts_with(marks)) return text.substr(marks.size());
+  return text;
 }
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,16 +69,26 @@ Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::s
 class StreamDecoder {
  public:
   /// `tokenizer` outlives the decoder.
-  StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special) : stream_(tokenizer.open_stream(special)) {}
+  StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special);
 
+  /// Before the first `put`: the text is what `ids` and the ids to come decode to, behind the text of `ids` alone. A
+  /// character whose bytes are divided between them is returned whole. After a special id, or one without a token, the
+  /// text begins as if there were no `ids`. The time does not depend on their number, except for a run of bytes.
+  Result<void> follow(std::span<const int32_t> ids);
   /// The text completed by `id`; may be empty. On an unknown id, fails with `kInvalidArgument` and changes nothing. The
   /// time does not depend on the number of previous ids.
-  Result<std::string> put(int32_t id) { return stream_->put(id); }
+  Result<std::string> put(int32_t id);
   /// Returns the text held back. Nothing may be put after it.
-  Result<std::string> finish() { return stream_->finish(); }
+  Result<std::string> finish();
 
  private:
+  /// The part of the stream's next text that is not the text of the ids before.
+  std::string own_part(std::string text);
+
+  const Tokenizer* tokenizer_;
+  SpecialPieces special_;
   std::unique_ptr<DecodeStream> stream_;
+  std::string before_;  // the end of the text of the ids before, which the stream has held back
 };
 
 }  // namespace lockstep::text

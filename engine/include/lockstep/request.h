@@ -117,7 +117,8 @@ struct Request {
 
 struct Answer {
   std::vector<int32_t> ids;  // up to and including the end token
-  std::string text;          // cut before a stop string, without special tokens by default; empty without a tokenizer
+  std::string text;          // behind the prompt's; cut before a stop string, without special tokens by default; empty
+                             // without a tokenizer
   FinishReason reason = FinishReason::kLength;
   std::optional<double> score = {};  // of a beam
   std::vector<std::shared_ptr<const TokenRecord>> records =

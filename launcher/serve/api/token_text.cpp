@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -23,15 +22,6 @@ std::optional<std::string> from_byte_level(std::string_view token) {
     bytes += static_cast<char>(*byte);
   }
   return bytes;
-}
-
-/// The byte of "<0x0A>".
-std::optional<char> byte_token(std::string_view token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
-  uint8_t byte = 0;
-  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
-  if (error != std::errc() || end != token.data() + 5) return std::nullopt;
-  return static_cast<char>(byte);
 }
 
 size_t characters_of(std::string_view text) {
@@ -63,7 +53,7 @@ std::string token_bytes(const text::Tokenizer& tokenizer, int32_t id) {
   const std::string token = tokenizer.token_of(id).value_or("");
   if (tokenizer.is_special(id)) return token;
   if (tokenizer.id_of("\xC4\xA0")) return from_byte_level(token).value_or(token);  // "Ġ": a byte-level vocabulary
-  if (const auto byte = byte_token(token)) return std::string(1, *byte);
+  if (const auto byte = text::byte_of_fallback(token)) return std::string(1, static_cast<char>(*byte));
   std::string bytes = token;
   for (size_t at = bytes.find(kSpaceMark); at != std::string::npos; at = bytes.find(kSpaceMark, at + 1)) {
     bytes.replace(at, kSpaceMark.size(), " ");
@@ -110,7 +100,13 @@ void CompletionLogprobs::add_prompt(const Prompt& prompt, const std::vector<Engi
 }
 
 void CompletionLogprobs::add(const std::vector<EngineToken>& tokens) {
-  for (const EngineToken& token : tokens) add_token(token.id, token.logprob, token.top, shown_in_answer(token.id));
+  for (const EngineToken& token : tokens) {
+    std::string shown = shown_in_answer(token.id);
+    // Behind a special token a text begins, and may lack its first blank.
+    const bool begins = !std::exchange(has_answer_, true) && !token.text.empty() && !token.text.starts_with(' ');
+    if (begins && shown.starts_with(' ')) shown.erase(0, 1);
+    add_token(token.id, token.logprob, token.top, shown);
+  }
 }
 
 void CompletionLogprobs::add_token(int32_t id, const std::optional<float>& logprob,

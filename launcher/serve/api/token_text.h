@@ -52,6 +52,7 @@ class CompletionLogprobs {
   std::string echoed_;  // of the prompt, as sent
   size_t bytes_ = 0;    // of the text so far
   size_t characters_ = 0;
+  bool has_answer_ = false;  // a token of the answer was added
   std::unique_ptr<Json> parts_;
 };
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/runtime/generation/tiny_tokenizer.h"
+#include "tests/runtime/text/blank_tokenizer.h"
 
 namespace lockstep::requests {
 namespace {
@@ -42,11 +43,11 @@ std::shared_ptr<const TokenRecord> record(float logprob, float logit) {
 class RequestStateTest : public ::testing::Test {
  protected:
   /// A request of as many parts as answers.
-  std::shared_ptr<RequestState> make(RequestState::Setup setup = {}) {
+  std::shared_ptr<RequestState> make(RequestState::Setup setup = {}, const std::vector<int32_t>& prompt = {}) {
     setup.parts = setup.answers;
     setup.clock = &clock_;
     setup.delivery = &delivery_;
-    return std::make_shared<RequestState>(std::move(setup));
+    return std::make_shared<RequestState>(std::move(setup), prompt);
   }
 
   actors::Verdict put(RequestState& state, size_t answer, int32_t id, std::vector<float> logits = {},
@@ -93,6 +94,22 @@ TEST_F(RequestStateTest, KeepsTokensTextsReasonsAndLogitsOfEveryAnswer) {
   EXPECT_EQ(answers[1].reason, FinishReason::kEos);
   EXPECT_EQ(state->take_count(), 3);
   EXPECT_EQ(state->take_count(), 0);
+}
+
+TEST_F(RequestStateTest, GoesOnBehindTheTextOfThePromptWithTheFirstTokensBlank) {
+  const auto tokenizer = text::blank_tokenizer();
+  const auto state = make({.answers = 2, .tokenizer = tokenizer.get(), .on_token = show()}, {text::kThe, text::kIs});
+  put(*state, 0, text::kParis);
+  finish(*state, 0, FinishReason::kLength);
+  put(*state, 1, text::kCapital);
+  finish(*state, 1, FinishReason::kLength);
+  EXPECT_EQ(state->wait().value().at(0).text, " Paris");
+  EXPECT_EQ(state->wait().value().at(1).text, " capital");
+  EXPECT_EQ(shown_, " Paris capital");
+  const auto begun = make({.tokenizer = tokenizer.get()}, {text::kThe, text::kBegin});
+  put(*begun, 0, text::kParis);
+  finish(*begun, 0, FinishReason::kLength);
+  EXPECT_EQ(begun->wait().value().at(0).text, "Paris");
 }
 
 TEST_F(RequestStateTest, KeepsSpecialTokensInTheTextOnRequestExceptTheEnd) {

@@ -5,6 +5,7 @@
 
 #include "runtime/generation/token_times.h"
 #include "tests/runtime/generation/tiny_tokenizer.h"
+#include "tests/runtime/text/blank_tokenizer.h"
 
 namespace lockstep::generation {
 namespace {
@@ -41,6 +42,15 @@ TEST(TextStreamer, SkipsThePromptAndHoldsBackUnfinishedCharacters) {
   }
   EXPECT_TRUE(streamer.end(FinishReason::kLength).has_value());
   EXPECT_THAT(recorder.pieces, ElementsAre("b", "", "", "€", "", "\xEF\xBF\xBD", "end: length"));
+}
+
+TEST(TextStreamer, GoesOnBehindAPromptThatItSkips) {
+  const auto tokenizer = text::blank_tokenizer();
+  Recorder recorder;
+  TextStreamer streamer(*tokenizer, recorder, PromptText::kSkip);
+  for (const int32_t id : {text::kThe, text::kParis}) EXPECT_TRUE(streamer.put(std::vector{id}).has_value());
+  EXPECT_TRUE(streamer.end(FinishReason::kLength).has_value());
+  EXPECT_THAT(recorder.pieces, ElementsAre(" Paris", "end: length"));
 }
 
 TEST(TextStreamer, ShowsNothingForAnIdThatNoTokenHas) {

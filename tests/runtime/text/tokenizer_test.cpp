@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/runtime/text/blank_tokenizer.h"
+
 namespace lockstep::text {
 namespace {
 
@@ -175,6 +177,42 @@ TEST(StreamDecoder, GoesOnAfterAnUnknownId) {
     text += decoder.put(id).value();
   }
   EXPECT_EQ(text, "\u00e9\U000130A7");
+}
+
+/// The text of `ids` behind that of `before`.
+std::string text_behind(const Tokenizer& tokenizer, const Ids& before, const Ids& ids) {
+  StreamDecoder decoder(tokenizer, SpecialPieces::kSkip);
+  EXPECT_TRUE(decoder.follow(before).has_value());
+  std::string text;
+  for (const int32_t id : ids) text += decoder.put(id).value();
+  return text + decoder.finish().value();
+}
+
+TEST(StreamDecoder, KeepsTheBlankOfItsFirstTokenBehindOtherIds) {
+  Json metaspace = Json::parse(kBlankTokenizer);
+  metaspace["decoder"] = Json::parse(R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"})");
+  for (const auto& tokenizer : {blank_tokenizer(), parse(metaspace)}) {
+    EXPECT_EQ(text_behind(*tokenizer, {kBegin, kThe, kCapital, kIs}, {kParis, kLetterA}), " Parisa");
+    EXPECT_EQ(text_behind(*tokenizer, Ids(100, kThe), {kParis}), " Paris");
+    for (const Ids& nothing : {Ids{}, Ids{kBegin}, Ids{kThe, kBegin}, Ids{kThe, 99}}) {
+      EXPECT_EQ(text_behind(*tokenizer, nothing, {kParis, kThe}), "Paris the");
+    }
+  }
+}
+
+TEST(StreamDecoder, DividesARunOfBytesBetweenTheIdsBeforeAndItsOwn) {
+  const auto tokenizer = blank_tokenizer();
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kLineByte}, {kParis}), " Paris");
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kLineByte}, {}), "");
+  EXPECT_EQ(text_behind(*tokenizer, Ids(100, kLineByte), {kParis}), " Paris");
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kLineByte}, {kLineByte, kParis}), "\n Paris");
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kByteE2, kByte82}, {kByteAc, kParis}), "\u20AC Paris");
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kByteE2}, {kByte82, kParis}), "\uFFFD Paris");
+  EXPECT_EQ(text_behind(*tokenizer, {kThe, kLineByte, kLineByte}, {kByteE2, kParis}), "\uFFFD Paris");
+  const auto levels = golden("smollm");
+  const Ids ids = encode(*levels, "\U000130A7");
+  EXPECT_EQ(text_behind(*levels, {ids[0], ids[1]}, {ids[2], ids[3]}), "\U000130A7");
+  EXPECT_EQ(text_behind(*levels, {ids[0]}, encode(*levels, "a")), "a");
 }
 
 TEST(StreamDecoder, NeverSplitsACharacter) {

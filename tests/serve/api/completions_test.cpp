@@ -1,3 +1,4 @@
+#include "tests/runtime/text/blank_tokenizer.h"
 #include "tests/serve/api/api_fixture.h"
 
 namespace lockstep::serve {
@@ -168,6 +169,23 @@ TEST_F(Completions, EchoThePromptWithItsLogProbabilitiesAndNoNewToken) {
     "tokens": ["<s>", "a", "b"], "token_logprobs": [null, -1.0, -2.0],
     "top_logprobs": [null, {"z": -0.25, "a": -1.0}, {"z": -0.25, "b": -2.0}], "text_offset": [0, 0, 1]},
     "finish_reason": "length"})"));
+}
+
+TEST_F(Completions, CountTheBlankOfATokenWhereTheTextHasIt) {
+  write_file("tokenizer.json", text::kBlankTokenizer);
+  restart();
+  const auto echoed = complete({{"prompt", Document::array({text::kThe, text::kIs})}, {"echo", true}, {"logprobs", 0}});
+  engine_.give_score(0);
+  engine_.calls.at(0)->say_token(text::kParis, " Paris");
+  engine_.calls.at(0)->say_token(text::kLetterA, "a");
+  engine_.calls.at(0)->finish("length");
+  EXPECT_EQ(echoed->json()["choices"][0]["text"], "the is Parisa");
+  EXPECT_EQ(echoed->json()["choices"][0]["logprobs"]["text_offset"], Document::array({0, 3, 6, 12}));
+  const auto begun = complete({{"prompt", Document::array({text::kBegin})}, {"logprobs", 0}});
+  engine_.calls.at(1)->say_token(text::kParis, "Paris");
+  engine_.calls.at(1)->say_token(text::kLetterA, "a");
+  engine_.calls.at(1)->finish("length");
+  EXPECT_EQ(begun->json()["choices"][0]["logprobs"]["text_offset"], Document::array({0, 5}));
 }
 
 TEST_F(Completions, GiveAHarnessOneEntryPerPromptTokenAndOneForTheNewTokenEvenWhenItEndsTheAnswer) {
