@@ -39,6 +39,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
         arrived_(arrived),
         on_end_(std::move(on_end)),
         per_prompt_(std::max(request_.choices, request_.best_of)),
+        scorings_(request_.prompts.size()),
         scores_(request_.prompts.size()) {
     facts_.stream = request_.stream;
     facts_.choices = sequences();
@@ -98,11 +99,12 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
   }
 
   void score(size_t prompt) {
-    services_.engine->score(request_.prompts[prompt].ids, request_.logprobs.value_or(0),
-                            [run = weak_from_this(), prompt](Result<std::vector<EngineScore>> scores) {
-                              const auto self = run.lock();
-                              if (self && !self->ended_) self->on_scores(prompt, std::move(scores));
-                            });
+    scorings_[prompt] =
+        services_.engine->score(request_.prompts[prompt].ids, request_.logprobs.value_or(0),
+                                [run = weak_from_this(), prompt](Result<std::vector<EngineScore>> scores) {
+                                  const auto self = run.lock();
+                                  if (self && !self->ended_) self->on_scores(prompt, std::move(scores));
+                                });
   }
 
   void on_scores(size_t prompt, Result<std::vector<EngineScore>> scores) {
@@ -301,6 +303,7 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
     services_.observer->on_ended(facts_, end);
     services_.loop->post([self = shared_from_this()] {
       for (Sequence& sequence : self->sequences_) sequence.call.reset();
+      self->scorings_.clear();
       self->exchange_.reset();
       if (self->on_end_) std::exchange(self->on_end_, {})();
     });
@@ -315,7 +318,8 @@ class EngineRun final : public Run, public std::enable_shared_from_this<EngineRu
   TimePoint arrived_;
   std::function<void()> on_end_;
   size_t per_prompt_;
-  std::vector<std::vector<EngineScore>> scores_;  // of each prompt
+  std::vector<std::unique_ptr<EngineScoring>> scorings_;  // of each prompt; null: it is not scored
+  std::vector<std::vector<EngineScore>> scores_;          // of each prompt
   std::vector<Sequence> sequences_;
   Usage usage_;
   std::unique_ptr<Timer> silence_;

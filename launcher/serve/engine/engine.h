@@ -98,6 +98,12 @@ class EngineCall {
   virtual void resume() = 0;
 };
 
+/// A text that an engine scores. Destroying it cancels the text, whose function is then not called any more.
+class EngineScoring {
+ public:
+  virtual ~EngineScoring() = default;
+};
+
 /// What an engine knows of a rank beside its work (engine.capnp, Presence).
 struct RankPresence {
   std::string host = {};  // empty: not known
@@ -151,9 +157,9 @@ class Engine {
   /// `sink` is shared, since tokens may be on their way when the caller gives up.
   virtual std::unique_ptr<EngineCall> open(EngineRequest request, std::shared_ptr<EngineSink> sink) = 0;
 
-  /// The log-probabilities of `ids` and the `top` likeliest tokens in each place.
+  /// The log-probabilities of `ids` and the `top` likeliest tokens in each place. `done` is called once.
   using OnScores = std::function<void(Result<std::vector<EngineScore>>)>;
-  virtual void score(std::vector<int32_t> ids, int top, OnScores done) = 0;
+  virtual std::unique_ptr<EngineScoring> score(std::vector<int32_t> ids, int top, OnScores done) = 0;
 
   using OnStatus = std::function<void(Result<EngineStatus>)>;
   virtual void status(OnStatus done) = 0;

@@ -50,13 +50,14 @@ struct LastingEngine::Open {
   std::unique_ptr<EngineCall> call;  // of that replica's engine
 };
 
-/// A text to score.
+/// A text to score. Shared by its handle and its attempts.
 struct LastingEngine::Text {
   std::vector<int32_t> ids;
   int top = 0;
   OnScores done;
   int attempt = 0;  // as of Open, and so is `replica`
   std::optional<size_t> replica;
+  std::unique_ptr<EngineScoring> scoring;  // of that replica's engine
 };
 
 /// A question about the engine's state. A lost engine drops its answers.
@@ -181,6 +182,19 @@ class LastingEngine::Call final : public EngineCall {
   const std::shared_ptr<Open> open_;  // with the sinks of its attempts
 };
 
+class LastingEngine::Scoring final : public EngineScoring {
+ public:
+  Scoring(LastingEngine& engine, std::shared_ptr<Text> text) : engine_(engine), text_(std::move(text)) {}
+  ~Scoring() override {
+    engine_.texts_.remove(text_);
+    text_->scoring = nullptr;
+  }
+
+ private:
+  LastingEngine& engine_;
+  const std::shared_ptr<Text> text_;
+};
+
 LastingEngine::~LastingEngine() { close(); }
 
 void LastingEngine::close() {
@@ -232,6 +246,7 @@ std::unique_ptr<Engine> LastingEngine::detach(size_t replica) {
   for (const std::shared_ptr<Text>& text : texts_) {
     if (text->replica != replica) continue;
     ++text->attempt;
+    text->scoring = nullptr;
     text->replica.reset();
   }
   std::unique_ptr<Engine> engine = std::move(places_[replica].engine);
@@ -319,10 +334,15 @@ void LastingEngine::send(const std::shared_ptr<Open>& open, size_t replica) {
   if (open->is_cancelled) open->call->cancel();
 }
 
-void LastingEngine::score(std::vector<int32_t> ids, int top, OnScores done) {
-  if (failure_) return done(*failure_);
-  texts_.push_back(std::make_shared<Text>(Text{std::move(ids), top, std::move(done)}));
-  if (attached() > 0) send(std::shared_ptr<Text>(texts_.back()), choose(texts_.back()->ids));
+std::unique_ptr<EngineScoring> LastingEngine::score(std::vector<int32_t> ids, int top, OnScores done) {
+  const auto text = std::make_shared<Text>(Text{std::move(ids), top, std::move(done)});
+  if (failure_) {
+    text->done(*failure_);
+  } else {
+    texts_.push_back(text);
+    if (attached() > 0) send(text, choose(text->ids));
+  }
+  return std::make_unique<Scoring>(*this, text);
 }
 
 void LastingEngine::send(const std::shared_ptr<Text>& text, size_t replica) {
@@ -332,10 +352,11 @@ void LastingEngine::send(const std::shared_ptr<Text>& text, size_t replica) {
     if (!own || own->attempt != attempt) return;
     if (!scores.has_value() && is_loss(scores.error()) && !failure_) return;  // the next engine scores it
     texts_.remove(own);
+    own->scoring = nullptr;  // the engine may end before the text's handle
     own->done(std::move(scores));
   };
   text->replica = replica;
-  places_[replica].engine->score(text->ids, text->top, on_scores);
+  text->scoring = places_[replica].engine->score(text->ids, text->top, on_scores);
 }
 
 Error LastingEngine::waits() const {

@@ -49,7 +49,7 @@ class LastingEngine final : public Engine {
   /// Of the latest engine, with the slots of all that serve; an engine has been attached.
   const EngineFacts& facts() const override { return facts_; }
   std::unique_ptr<EngineCall> open(EngineRequest request, std::shared_ptr<EngineSink> sink) override;
-  void score(std::vector<int32_t> ids, int top, OnScores done) override;
+  std::unique_ptr<EngineScoring> score(std::vector<int32_t> ids, int top, OnScores done) override;
   /// Of one replica, or of all that answer (combined.h). Without an engine, or when it is detached before it answers:
   /// `kUnavailable`.
   void status(size_t replica, OnStatus done);
@@ -62,6 +62,7 @@ class LastingEngine final : public Engine {
 
  private:
   class Call;
+  class Scoring;
   class Sink;
   struct Open;
   struct Text;

@@ -101,6 +101,21 @@ void RpcClient::pause(uint64_t number, bool wanted) {
   if (!wanted) call->resume();
 }
 
+void RpcClient::score(uint64_t number, const std::vector<int32_t>& ids, int top, std::shared_ptr<OpenText> open) {
+  auto request = engine_.scoreRequest();
+  auto to = request.initIds(static_cast<uint32_t>(ids.size()));
+  for (uint32_t i = 0; i < to.size(); ++i) to.set(i, ids[i]);
+  request.setTop(static_cast<uint32_t>(top));
+  RemoteText& text = texts_[number];
+  text.open = open;
+  text.asking = request.send()
+                    .then([this, open](auto got) { answer(open, scores_of(got.getScored())); },
+                          [this, open](kj::Exception&& failure) {
+                            answer(open, connection_lost(failure.getDescription().cStr()));
+                          })
+                    .eagerlyEvaluate(nullptr);
+}
+
 EngineActivity RpcClient::tagged(EngineActivity activity) const {
   std::map<int64_t, uint64_t> tags;  // by the engine's numbers
   for (const auto& [own, call] : calls_) {

@@ -35,6 +35,15 @@ struct OpenCall {
   }
 };
 
+/// A text that is scored, on the loop's thread. RpcShared between its handle and its answer on the way.
+struct OpenText {
+  Engine::OnScores done;  // null: it has been called, or its caller has given up
+
+  void end(Result<std::vector<EngineScore>> scores) {
+    if (const Engine::OnScores receiver = std::exchange(done, nullptr)) receiver(std::move(scores));
+  }
+};
+
 /// What the two threads share. It ends when neither uses it any more.
 struct RpcShared {
   explicit RpcShared(EventLoop& the_loop) : loop(the_loop) {}
@@ -60,6 +69,12 @@ struct RemoteCall {
   }
 };
 
+/// A text that is scored, on the RPC thread. Dropping it cancels it.
+struct RemoteText {
+  std::shared_ptr<OpenText> open;
+  kj::Promise<void> asking = nullptr;
+};
+
 /// The connection, on the RPC thread.
 class RpcClient {
  public:
@@ -75,6 +90,8 @@ class RpcClient {
   void drop(uint64_t number) { calls_.erase(number); }
   void cancel(uint64_t number);
   void pause(uint64_t number, bool wanted);
+  void score(uint64_t number, const std::vector<int32_t>& ids, int top, std::shared_ptr<OpenText> open);
+  void drop_score(uint64_t number) { texts_.erase(number); }
   /// With the tags of this client's requests.
   EngineActivity tagged(EngineActivity activity) const;
 
@@ -90,10 +107,12 @@ class RpcClient {
   }
   wire::Engine::Client& engine() { return engine_; }
 
-  /// The connection is gone: open requests fail.
+  /// The connection is gone: open requests fail, and so do texts.
   void fail_all(const Error& error) {
     for (auto& [number, call] : calls_) fail(call, error);
+    for (auto& [number, text] : texts_) answer(text.open, error);
     calls_.clear();
+    texts_.clear();
   }
 
  private:
@@ -105,6 +124,9 @@ class RpcClient {
   void fail(const RemoteCall& call, const Error& error) {
     shared_->loop.post([open = call.open, error] { open->end([&](EngineSink& sink) { sink.on_failed(error); }); });
   }
+  void answer(const std::shared_ptr<OpenText>& open, Result<std::vector<EngineScore>> scores) {
+    shared_->loop.post([open, scores = std::move(scores)] { open->end(scores); });
+  }
   RemoteCall* find(uint64_t number) {
     const auto at = calls_.find(number);
     return at == calls_.end() ? nullptr : &at->second;
@@ -115,6 +137,7 @@ class RpcClient {
   capnp::TwoPartyClient client_;
   wire::Engine::Client engine_ = nullptr;
   std::map<uint64_t, RemoteCall> calls_;
+  std::map<uint64_t, RemoteText> texts_;
   Ignore ignore_;
   kj::TaskSet tasks_{ignore_};
 };

@@ -124,6 +124,21 @@ class RpcCall final : public EngineCall {
   std::shared_ptr<OpenCall> open_;  // with events that are on their way
 };
 
+class RpcScoring final : public EngineScoring {
+ public:
+  RpcScoring(RpcThread& thread, uint64_t number, std::shared_ptr<OpenText> open)
+      : thread_(thread), number_(number), open_(std::move(open)) {}
+  ~RpcScoring() override {
+    open_->done = nullptr;
+    thread_.post([number = number_](RpcClient& client) { client.drop_score(number); });
+  }
+
+ private:
+  RpcThread& thread_;
+  const uint64_t number_;
+  std::shared_ptr<OpenText> open_;  // with the answer on its way
+};
+
 /// Why a connection is lost, noted on the loop's thread; shared because an engine may end before its connection.
 using Loss = std::optional<Error>;
 
@@ -146,16 +161,16 @@ class RpcEngine final : public Engine {
     return std::make_unique<RpcCall>(*thread_, number, open);
   }
 
-  void score(std::vector<int32_t> ids, int top, OnScores done) override {
-    if (answer_lost<std::vector<EngineScore>>(done)) return;
-    thread_->post([ids = std::move(ids), top, done = std::move(done)](RpcClient& client) {
-      auto request = client.engine().scoreRequest();
-      auto to = request.initIds(static_cast<uint32_t>(ids.size()));
-      for (uint32_t i = 0; i < to.size(); ++i) to.set(i, ids[i]);
-      request.setTop(static_cast<uint32_t>(top));
-      client.ask(
-          kj::mv(request), [](auto& got) { return scores_of(got.getScored()); }, done);
-    });
+  std::unique_ptr<EngineScoring> score(std::vector<int32_t> ids, int top, OnScores done) override {
+    const auto open = std::make_shared<OpenText>(OpenText{std::move(done)});
+    const uint64_t number = ++opened_;
+    if (*loss_) {
+      loop_.post([open, error = **loss_] { open->end(error); });
+    } else {
+      thread_->post(
+          [number, ids = std::move(ids), top, open](RpcClient& client) { client.score(number, ids, top, open); });
+    }
+    return std::make_unique<RpcScoring>(*thread_, number, open);
   }
 
   void status(OnStatus done) override {

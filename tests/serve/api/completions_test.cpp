@@ -162,7 +162,7 @@ TEST_F(Completions, GiveLogProbabilitiesWithTheChosenTokenAmongTheLikeliest) {
 TEST_F(Completions, EchoThePromptWithItsLogProbabilitiesAndNoNewToken) {
   const auto exchange = complete({{"prompt", "ab"}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
   ASSERT_EQ(engine_.scores.size(), 1u);
-  EXPECT_THAT(engine_.scores[0].first, ElementsAre(256, 'a', 'b'));
+  EXPECT_THAT(engine_.scores[0]->ids, ElementsAre(256, 'a', 'b'));
   engine_.give_score(0);
   EXPECT_TRUE(engine_.calls.empty());
   EXPECT_EQ(exchange->json()["choices"][0], Document::parse(R"({"index": 0, "text": "ab", "logprobs": {

@@ -68,11 +68,18 @@ class FakeCall {
   float logprob = -0.5f;
 };
 
+/// One text to score as the engine got it.
+struct FakeText {
+  std::vector<int32_t> ids;
+  Engine::OnScores done;
+  bool is_dropped = false;  // its handle is gone
+};
+
 class FakeEngine final : public Engine {
  public:
   EngineFacts known{.model = "tiny", .slots = 2, .capacity = 64, .vocabulary = 260};
   std::vector<std::shared_ptr<FakeCall>> calls;
-  std::vector<std::pair<std::vector<int32_t>, OnScores>> scores;
+  std::vector<std::shared_ptr<FakeText>> scores;
 
   const EngineFacts& facts() const override { return known; }
 
@@ -81,15 +88,17 @@ class FakeEngine final : public Engine {
     return std::make_unique<Handle>(calls.back());
   }
 
-  void score(std::vector<int32_t> ids, int top, OnScores done) override {
+  std::unique_ptr<EngineScoring> score(std::vector<int32_t> ids, int top, OnScores done) override {
     tops.push_back(top);
-    scores.emplace_back(std::move(ids), std::move(done));
+    scores.push_back(std::make_shared<FakeText>(FakeText{std::move(ids), std::move(done)}));
+    return std::make_unique<TextHandle>(scores.back());
   }
   /// Answers score `index`: none for the first token, then −1, −2 …; the likeliest token has −0.25.
   void give_score(size_t index) {
-    const auto& [ids, done] = scores[index];
+    const FakeText& text = *scores[index];
+    if (text.is_dropped) return;
     std::vector<EngineScore> given;
-    for (const int32_t id : ids) {
+    for (const int32_t id : text.ids) {
       EngineScore score{.id = id};
       if (!given.empty()) {
         score.logprob = -static_cast<float>(given.size());
@@ -97,7 +106,7 @@ class FakeEngine final : public Engine {
       }
       given.push_back(std::move(score));
     }
-    done(std::move(given));
+    text.done(std::move(given));
   }
   std::vector<int> tops;
 
@@ -118,6 +127,14 @@ class FakeEngine final : public Engine {
 
    private:
     std::shared_ptr<FakeCall> call_;  // shared with the test
+  };
+  class TextHandle final : public EngineScoring {
+   public:
+    explicit TextHandle(std::shared_ptr<FakeText> text) : text_(std::move(text)) {}
+    ~TextHandle() override { text_->is_dropped = true; }
+
+   private:
+    std::shared_ptr<FakeText> text_;  // shared with the test
   };
 };
 

@@ -130,6 +130,31 @@ TEST_F(Streams, EndTheEnginesWorkWhenTheClientLeaves) {
   EXPECT_THAT(observer_.lines.back(), HasSubstr("ended 2 499 cancelled"));
 }
 
+TEST_F(Streams, EndTheScoresOfPromptsWhenTheClientLeaves) {
+  const auto exchange = complete({{"prompt", Document::array({"ab", "cd"})},
+                                  {"echo", true},
+                                  {"logprobs", 0},
+                                  {"max_tokens", 0},
+                                  {"stream", false}});
+  ASSERT_EQ(engine_.scores.size(), 2u);
+  EXPECT_FALSE(engine_.scores[1]->is_dropped);
+  exchange->on_gone();
+  loop_.run();
+  EXPECT_TRUE(engine_.scores[0]->is_dropped);
+  EXPECT_TRUE(engine_.scores[1]->is_dropped);
+  EXPECT_EQ(api_->open_requests(), 0u);
+}
+
+TEST_F(Streams, EndTheScoresOfOtherPromptsWhenOneFails) {
+  const auto exchange =
+      complete({{"prompt", Document::array({"ab", "cd"})}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}});
+  ASSERT_EQ(engine_.scores.size(), 2u);
+  engine_.scores[0]->done(Error{ErrorKind::kInvalidArgument, "no"});
+  loop_.run();
+  EXPECT_TRUE(engine_.scores[1]->is_dropped);
+  EXPECT_EQ(exchange->status(), 400);
+}
+
 TEST_F(Streams, OpenNothingForAClientThatLeftWhileItsBodyWasRead) {
   auto exchange = std::make_shared<FakeExchange>();
   exchange->sent = {

@@ -150,8 +150,9 @@ TEST_F(LastingEngineTest, ASlowReaderStaysPausedAndACancelledRequestCancelled) {
 TEST_F(LastingEngineTest, ATextIsScoredByTheNextEngine) {
   FakeEngine* engine = attach();
   size_t scored = 0;
-  engine_.score({1, 2, 3}, 0, [&](const Result<std::vector<EngineScore>>& scores) { scored += scores.value().size(); });
-  const LastingEngine::OnScores old = engine->scores[0].second;
+  const auto text = engine_.score(
+      {1, 2, 3}, 0, [&](const Result<std::vector<EngineScore>>& scores) { scored += scores.value().size(); });
+  const LastingEngine::OnScores old = engine->scores[0]->done;
   old(kLost);
   engine = attach();
   ASSERT_EQ(engine->scores.size(), 1u);
@@ -161,17 +162,38 @@ TEST_F(LastingEngineTest, ATextIsScoredByTheNextEngine) {
   EXPECT_THAT(attach()->scores, IsEmpty());
 }
 
+TEST_F(LastingEngineTest, ATextThatItsCallerHasDroppedIsScoredNoMore) {
+  FakeEngine* engine = attach();
+  int answers = 0;
+  const auto count = [&](const Result<std::vector<EngineScore>>&) { ++answers; };
+  auto running = engine_.score({1, 2}, 0, count);
+  EXPECT_FALSE(engine->scores.at(0)->is_dropped);
+  running.reset();
+  EXPECT_TRUE(engine->scores[0]->is_dropped);
+  engine->scores[0]->done(std::vector<EngineScore>{});  // an answer that was on its way
+  engine_.detach();
+  auto waiting = engine_.score({3}, 0, count);
+  const auto kept = engine_.score({4}, 0, count);
+  waiting.reset();
+  engine = attach();
+  ASSERT_EQ(engine->scores.size(), 1u);
+  EXPECT_THAT(engine->scores[0]->ids, ElementsAre(4));
+  EXPECT_EQ(answers, 0);
+  engine->give_score(0);
+  EXPECT_EQ(answers, 1);
+}
+
 TEST_F(LastingEngineTest, WithoutAnotherEngineEverythingFails) {
   attach();
   const auto call = engine_.open({.ids = {1}}, heard_);
   int failed = 0;
   const auto count = [&](const auto& result) { failed += result.has_value() ? 0 : 1; };
-  engine_.score({1, 2}, 0, count);
+  const auto text = engine_.score({1, 2}, 0, count);
   engine_.fail(kLost);
   EXPECT_EQ(heard_->errors, std::vector<Error>{kLost});
   const auto late = engine_.open({.ids = {1}}, heard_);
   EXPECT_EQ(heard_->errors.size(), 2u);
-  engine_.score({1, 2}, 0, count);
+  const auto late_text = engine_.score({1, 2}, 0, count);
   engine_.status(count);
   engine_.activity(count);
   EXPECT_EQ(failed, 4);
@@ -199,7 +221,8 @@ TEST_F(LastingEngineTest, AnotherReplicaGoesOnWithTheRequestsOfALostOne) {
   ASSERT_EQ(first->calls.size(), 1u);  // shared out
   ASSERT_EQ(second->calls.size(), 1u);
   size_t scored = 0;
-  engine_.score({1, 2, 3}, 0, [&](const Result<std::vector<EngineScore>>& scores) { scored += scores.value().size(); });
+  const auto text = engine_.score(
+      {1, 2, 3}, 0, [&](const Result<std::vector<EngineScore>>& scores) { scored += scores.value().size(); });
   first->calls[0]->say("ab");
   const auto lost = engine_.detach(0);
   ASSERT_EQ(second->calls.size(), 2u);
