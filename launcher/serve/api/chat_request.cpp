@@ -33,6 +33,15 @@ ApiResult<std::string> variables_of(const ChatRequest& request) {
   return to_line(variables);
 }
 
+/// The text counts alone from now on, also where the message came in parts.
+void append_text(text::Message& message, std::string_view text) {
+  message.content += text;
+  if (message.fields_json.empty()) return;
+  Json fields = Json::parse(message.fields_json);
+  fields.erase("content");
+  message.fields_json = to_line(fields);
+}
+
 /// Describes the tools in words, for a template that shows none.
 void describe_tools(std::vector<text::Message>& messages, const std::vector<Tool>& tools) {
   std::string words =
@@ -40,32 +49,30 @@ void describe_tools(std::vector<text::Message>& messages, const std::vector<Tool
       "</tool_call>. The functions are:";
   for (const Json& tool : tools_json(tools)) words += "\n" + to_line(tool);
   if (!messages.empty() && messages.front().role == "system") {
-    messages.front().content += "\n\n" + words;
-    if (messages.front().fields_json.empty()) return;
-    Json fields = Json::parse(messages.front().fields_json);
-    fields.erase("content");
-    messages.front().fields_json = to_line(fields);
+    append_text(messages.front(), "\n\n" + words);
   } else {
     messages.insert(messages.begin(), {"system", words});
   }
 }
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \n\t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \n\t\r") - begin + 1);
-}
+/// Behind the content that the answer continues while it is rendered: the template's own ending may have the content's
+/// words too. The blank shows whether the template trims.
+constexpr std::string_view kContinuedHere = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-/// The rendered text up to the end of the last message's content.
-ApiResult<std::string> cut_after_final(std::string rendered, const text::Message& last) {
-  const std::string_view content = trimmed(last.content);
-  const size_t at = content.empty() ? std::string::npos : rendered.rfind(content);
-  if (at == std::string::npos) {
+/// The rendered text up to the end of `content`, which kContinuedHere follows.
+ApiResult<std::string> cut_after_final(std::string rendered, std::string_view content) {
+  constexpr std::string_view kBlanks = " \n\t\r";
+  const size_t words = content.find_last_not_of(kBlanks) + 1;  // 0: it has none
+  const size_t at = rendered.rfind(kContinuedHere.substr(0, kContinuedHere.size() - 1));
+  if (words == 0 || at == std::string::npos) {
     return invalid_field("continue_final_message",
                          "continue_final_message: found a last message that the chat template does not show as it is, "
                          "expected one with text");
   }
-  rendered.resize(at + content.size());
+  const bool trims = !std::string_view(rendered).substr(at).starts_with(kContinuedHere);
+  rendered.resize(at);
+  const std::string_view blanks = content.substr(words);
+  if (trims && rendered.ends_with(blanks)) rendered.resize(at - blanks.size());
   return rendered;
 }
 
@@ -85,13 +92,15 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
     describe_tools(messages, request.tools);
   }
   fit_call_ids(messages, context.text->format());
+  const std::string final_content = messages.back().content;
+  if (request.continue_final) append_text(messages.back(), kContinuedHere);
   text::ChatOptions options;
   options.add_generation_prompt = request.add_generation_prompt && !request.continue_final;
   LOCKSTEP_TRY(options.variables_json, variables_of(request));
   auto rendered = text::render_chat(*chat, messages, std::move(options));
   if (!rendered.has_value()) return invalid_field("messages", rendered.error().message);
   if (!request.continue_final) return std::move(rendered).assume_value();
-  return cut_after_final(std::move(rendered).assume_value(), messages.back());
+  return cut_after_final(std::move(rendered).assume_value(), final_content);
 }
 
 /// At most `most` ids.

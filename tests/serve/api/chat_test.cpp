@@ -71,7 +71,40 @@ TEST_F(Chat, ContinuesTheLastMessage) {
   chat(Document::parse(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Well, "}],
                            "continue_final_message": true, "add_generation_prompt": false})"));
   ASSERT_EQ(engine_.calls.size(), 1u);
-  EXPECT_EQ(prompt_of(*engine_.calls[0]), "<|turn|>user:a<|turn|>assistant:Well,");
+  EXPECT_EQ(prompt_of(*engine_.calls[0]), "<|turn|>user:a<|turn|>assistant:Well, ");
+}
+
+TEST_F(Chat, ContinuesTheLastMessageWhereItEndsAlsoIfTheTemplatesEndHasItsWords) {
+  constexpr const char* kTemplate =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ CONTENT }}<|im_end|>\n{% endfor %}";
+  for (const bool trims : {false, true}) {
+    std::string source = kTemplate;
+    source.replace(source.find("CONTENT"), 7, trims ? "m.content | trim" : "m.content");
+    write_file("chat_template.jinja", source);
+    restart();
+    for (const std::string content : {"<", "end", "im", "Well", " two\n\nlines"}) {
+      for (const std::string blanks : {"", " ", "\n\n"}) {
+        chat({{"messages", Document::array({{{"role", "assistant"}, {"content", content + blanks}}})},
+              {"continue_final_message", true},
+              {"add_generation_prompt", false}});
+        const std::string shown = trims ? content.substr(content.find_first_not_of(' ')) : content + blanks;
+        EXPECT_EQ(prompt_of(*engine_.calls.back()), "<|im_start|>assistant\n" + shown);
+      }
+    }
+  }
+}
+
+TEST_F(Chat, RefusesToContinueAMessageWithoutTextOrOneThatTheTemplateDoesNotShow) {
+  const auto continued = [&](const char* content) {
+    return chat({{"messages", Document::array({{{"role", "assistant"}, {"content", content}}})},
+                 {"continue_final_message", true},
+                 {"add_generation_prompt", false}});
+  };
+  EXPECT_EQ(continued(" \n")->status(), 400);
+  write_file("chat_template.jinja", "{% for m in messages %}{{ m.role }}{% endfor %}");
+  restart();
+  EXPECT_EQ(continued("a")->status(), 400);
+  EXPECT_TRUE(engine_.calls.empty());
 }
 
 TEST_F(Chat, GivesVariablesToTheTemplate) {
