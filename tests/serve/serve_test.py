@@ -78,6 +78,15 @@ class Serve(unittest.TestCase):
                     self.assertEqual(server.get("/v1/models")[1]["error"]["code"], "invalid_api_key")
                     for path in ("/", "/metrics", "/health", "/health/live", "/health/ready"):
                         self.assertEqual(server.get(path)[0], 200, path)
+                with self.subTest("a body without a key is not waited for"):
+                    address = urllib.parse.urlsplit(server.url)
+                    for path in ("/v1/completions", "/health"):
+                        with socket.create_connection((address.hostname, address.port), served.DEADLINE) as client:
+                            client.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+                                           "Expect: 100-continue\r\n\r\n".encode())
+                            answer = client.makefile("rb").read()
+                        self.assertEqual(answer.split()[1], b"401")
+                        self.assertIn(b"\r\nConnection: close\r\n", answer)
                 with self.subTest("the log names each request and its client"):
                     key = {"x-api-key": "first-key"}
                     server.call("GET", "/v1/models", headers={"x-request-id": "without-key"})

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -40,6 +41,7 @@ HttpOptions http_options(const DoorOptions& options, const Log& log) {
                    .log = &log};
   http.limits.connections = static_cast<size_t>(options.max_connections);
   http.limits.body_bytes = static_cast<size_t>(options.max_body_mib * 1024 * 1024);
+  http.limits.unfinished_bytes = std::max(http.limits.unfinished_bytes, http.limits.body_bytes);
   return http;
 }
 
@@ -82,6 +84,7 @@ class Running final : public Door {
     LOCKSTEP_TRY(parts_.keys, keys_of(parts_.options));
     HttpOptions http = http_options(parts_.options, parts_.log);
     http.on_refused = [this](const HttpRefused& refused) { parts_.request_log.refused(refused); };
+    http.refuse_head = [this](const HttpRequest& head) { return routes_.refuse_head(head); };
     LOCKSTEP_TRY(parts_.server, HttpServer::open(*parts_.loop, std::move(http),
                                                  [this](const auto& exchange) { routes_.handle(exchange); }));
     return ok();

@@ -56,7 +56,6 @@ bool is_public(std::string_view path) {
 
 void Routes::handle(const Exchanged& exchange) {
   const HttpRequest& request = exchange->request();
-  if (!is_public(request.path) && !parts_.keys.allow(request)) return refuse_key(exchange);
   for (const OwnPath& own : kOwnPaths) {
     if (own.path != request.path) continue;
     const bool reads = request.method == "GET" || request.method == "HEAD";  // the server cuts a body off a HEAD
@@ -69,18 +68,24 @@ void Routes::handle(const Exchanged& exchange) {
 }
 
 void Routes::answer(const Exchanged& exchange, HttpResponse response) {
-  const HttpRequest& request = exchange->request();
-  parts_.metrics.on_answered({.endpoint = "other"}, response.status);
-  parts_.request_log.on_answered({.id = request.id, .endpoint = request.path, .peer = request.peer}, response.status);
+  note_answer(exchange->request(), response.status);
   exchange->respond(std::move(response));
 }
 
-void Routes::refuse_key(const Exchanged& exchange) {
+void Routes::note_answer(const HttpRequest& request, int status) {
+  parts_.metrics.on_answered({.endpoint = "other"}, status);
+  parts_.request_log.on_answered({.id = request.id, .endpoint = request.path, .peer = request.peer}, status);
+}
+
+std::optional<HttpResponse> Routes::refuse_head(const HttpRequest& head) {
+  const bool needs_key = !is_public(head.path) || head.announces_body();
+  if (!needs_key || parts_.keys.allow(head)) return std::nullopt;
   HttpResponse response =
       api_error(401, "invalid_request_error", "invalid_api_key", "",
                 "found no valid key, expected one of the server's in the header Authorization: Bearer KEY");
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  answer(exchange, std::move(response));
+  note_answer(head, response.status);
+  return response;
 }
 
 void Routes::refuse_method(const Exchanged& exchange, std::string_view expected) {

@@ -1,11 +1,12 @@
 // The paths of the server: its own, and those that it hands to the API.
 //
-//   request ─► key? ─► /health*, /metrics, /admin/*, /           answered here, also without an engine
-//                 └──► ready? ─► Api ─► 404
+//   head ─► key? ─► body ─► /health*, /metrics, /admin/*, /      answered here, also without an engine
+//                             └──► ready? ─► Api ─► 404
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,10 @@ class Routes {
   Routes(DoorParts& parts, EngineWatch& watch, ReplicaControl replicas)
       : parts_(parts), watch_(watch), replicas_(std::move(replicas)) {}
 
+  /// The answer to a request without a key where it needs one (RefuseHead), noted as all answers. Paths that are
+  /// public are so without a body.
+  std::optional<HttpResponse> refuse_head(const HttpRequest& head);
+  /// A request whose head was not refused.
   void handle(const Exchanged& exchange);
 
  private:
@@ -49,7 +54,6 @@ class Routes {
   /// `wait`, when they serve; with 409 where the ranks cannot change. POST /admin/restart {"wait": false} asks for new
   /// ranks, as many as serve, and is answered alike. `has_number`: the body names N.
   void change_ranks(const Exchanged& exchange, bool has_number);
-  void refuse_key(const Exchanged& exchange);
   void refuse_method(const Exchanged& exchange, std::string_view expected);
   void refuse_now(const Exchanged& exchange);
   void refuse_path(const Exchanged& exchange);
@@ -57,6 +61,7 @@ class Routes {
   void answer_health(const Exchanged& exchange, int status);
   /// Responds, and notes the answer. Unknown paths share one time series.
   void answer(const Exchanged& exchange, HttpResponse response);
+  void note_answer(const HttpRequest& request, int status);
 
   DoorParts& parts_;
   EngineWatch& watch_;

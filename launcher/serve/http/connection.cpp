@@ -23,7 +23,8 @@ Connection::Connection(std::shared_ptr<ServerState> server, std::unique_ptr<Byte
       stream_(std::move(stream)),
       peer_(std::move(peer)),
       limits_(server_->options.limits),
-      reader_(limits_) {
+      reader_(limits_, [this](HttpRequest& head) { return accepts(head); }),
+      unfinished_(server_->unfinished_bytes) {
   server_->connections.insert(this);
 }
 
@@ -70,6 +71,8 @@ void Connection::close() {
   phase_ = Phase::kClosed;
   timer_.reset();
   write_timer_.reset();
+  unfinished_.set(0);
+  reader_.end();
   stream_->close();
   server_->connections.erase(this);
   if (!std::exchange(is_open_, false)) return;
@@ -140,10 +143,13 @@ void Connection::begin_reading() {
 }
 
 void Connection::read_request() {
-  switch (reader_.advance()) {
-    case RequestReader::State::kComplete: return give_to_handler();
-    case RequestReader::State::kRefused: return refuse(reader_.refusal());
-    case RequestReader::State::kIncomplete: break;
+  const RequestReader::State state = reader_.advance();
+  unfinished_.set(reader_.body_bytes());
+  if (state == RequestReader::State::kComplete) return give_to_handler();
+  if (early_answer_) return answer_last(*early_answer_);
+  if (state == RequestReader::State::kRefused) return refuse(reader_.refusal());
+  if (server_->unfinished_bytes > limits_.unfinished_bytes) {
+    return refuse({503, "too_many_bytes", "the server reads too many large requests now; retry later"});
   }
   if (input_ended_) return on_end_of_input();
   if (server_->is_draining && !reader_.has_begun()) return linger();
@@ -169,15 +175,28 @@ void Connection::refuse_slow_request() {
           fmt::format("the request was not complete after {:g} s", to_seconds(limits_.request_time))});
 }
 
+bool Connection::accepts(HttpRequest& head) {
+  head.peer = peer_;
+  id_ = head.id = server_->ids.id_for(head);
+  is_head_ = head.method == "HEAD";
+  const bool is_preflight = !head.announces_body() && preflight_response(server_->options.cors_origin, head);
+  if (!server_->options.refuse_head || is_preflight) return true;
+  try {
+    early_answer_ = server_->options.refuse_head(head);
+  } catch (const std::exception& failure) {
+    report_handler(failure.what());
+    early_answer_ = failed_response();
+  }
+  if (early_answer_) ++server_->counters.requests;
+  return !early_answer_;
+}
+
 void Connection::give_to_handler() {
   phase_ = Phase::kHandling;
   timer_.reset();
   ReceivedRequest received = reader_.next_request();
-  received.request.peer = peer_;
-  id_ = received.request.id = server_->ids.id_for(received.request);
   may_keep_alive_ = received.keep_alive;
   is_http_1_0_ = received.is_http_1_0;
-  is_head_ = received.request.method == "HEAD";
   has_head_ = has_ended_ = false;
   is_open_ = true;
   ++server_->open_exchanges;
@@ -193,29 +212,38 @@ void Connection::give_to_handler() {
 }
 
 void Connection::call_handler(const std::shared_ptr<ConnectionExchange>& exchange) {
-  std::string failure;
   try {
     return server_->handler(exchange);
-  } catch (const std::exception& thrown) {
-    failure = thrown.what();
+  } catch (const std::exception& failure) {
+    report_handler(failure.what());
   } catch (...) {
-    failure = "unknown exception";
+    report_handler("unknown exception");
   }
-  server_->report(fmt::format("[serve] request {}: the handler failed: {}; report this as a bug", id_, failure));
   exchange->fail();
+}
+
+void Connection::report_handler(std::string_view failure) const {
+  server_->report(fmt::format("[serve] request {}: the handler failed: {}; report this as a bug", id_, failure));
 }
 
 void Connection::refuse(const HttpRefusal& refusal) {
   ++server_->counters.refused;
-  phase_ = Phase::kLingering;
-  timer_.reset();
-  may_keep_alive_ = false;
+  is_head_ = false;
   id_ = server_->ids.id_for({});
   if (server_->options.on_refused) server_->options.on_refused({id_, peer_, refusal.status, refusal.code});
   HttpResponse response = error_response(refusal);
   if (refusal.status == 503) response.headers.emplace_back("Retry-After", "1");
+  answer_last(response);
+}
+
+void Connection::answer_last(const HttpResponse& response) {
+  phase_ = Phase::kLingering;
+  timer_.reset();
+  unfinished_.set(0);
+  reader_.end();
+  may_keep_alive_ = false;
   add_head(response, BodyFraming::kLength);
-  output_ += response.body;
+  if (!is_head_) output_ += response.body;
   has_ended_ = true;
   send_soon();
 }

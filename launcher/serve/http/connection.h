@@ -2,7 +2,7 @@
 //
 //            handshake ─► reading ─► handling ─► sent ─┬─► reading            (keep-alive)
 //                            │          │              └─► lingering ─► closed
-//                            └──────────┴─ refusal ────────────┘
+//                            └──────────┴─ refusal ────────────┘      (also by the head alone: RefuseHead)
 //   A broken connection or a client that left closes it in any phase.
 //
 // While a request is handled, one read is pending: it notices a client that leaves, and keeps pipelined requests. A
@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -59,11 +60,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void read_request();
   void wait_for_request();
   void refuse_slow_request();
+  /// Asks RefuseHead; its answer waits in early_answer_.
+  bool accepts(HttpRequest& head);
   void give_to_handler();
   /// Calls functions that the handler gave to the exchange; a failure is logged.
   void notify(void (ConnectionExchange::*event)());
   void call_handler(const std::shared_ptr<ConnectionExchange>& exchange);
+  void report_handler(std::string_view failure) const;
   void refuse(const HttpRefusal& refusal);
+  /// Answers a request that is not given to the handler, and ends the connection.
+  void answer_last(const HttpResponse& response);
 
   void add_head(const HttpResponse& response, BodyFraming framing);
   void add_chunk();
@@ -84,6 +90,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   const std::string peer_;
   const HttpLimits& limits_;
   RequestReader reader_;
+  UnfinishedBody unfinished_;
+  std::optional<HttpResponse> early_answer_;  // to a head; none: the request is read
   Phase phase_ = Phase::kHandshake;
   std::unique_ptr<Timer> timer_;  // of the phase
   bool times_request_ = false;    // timer_ ends at the request's time, not at the idle time

@@ -57,7 +57,7 @@ void ConnectionExchange::on_disconnect(std::function<void()> call) {
 
 void ConnectionExchange::fail() {
   if (progress_ == Progress::kWaiting) {
-    respond(error_response({500, "internal_error", "the server failed to answer; its log has the reason"}));
+    respond(failed_response());
   } else if (progress_ == Progress::kStreaming) {
     progress_ = Progress::kAnswered;
     on_disconnect_ = nullptr;

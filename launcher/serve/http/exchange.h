@@ -34,6 +34,12 @@ struct HttpRequest {
     }
     return std::nullopt;
   }
+
+  /// Whether the head announces a body, which may not have arrived yet.
+  bool announces_body() const {
+    const auto length = header("content-length");
+    return header("transfer-encoding") || (length && length->find_first_not_of('0') != std::string_view::npos);
+  }
 };
 
 /// The server adds Content-Length, Date, Connection and x-request-id.
@@ -67,6 +73,10 @@ class Exchange {
   /// Calls `call` once when the client closes the connection before the response is complete, streaming or not.
   virtual void on_disconnect(std::function<void()> call) = 0;
 };
+
+/// Judges a request by its head, before its body is read: a response is the answer, and the last of its connection;
+/// none: the request is read to its end. May throw, as a handler.
+using RefuseHead = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 /// Takes each request.
 using Handler = std::function<void(std::shared_ptr<Exchange> exchange)>;

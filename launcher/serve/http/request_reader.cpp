@@ -21,9 +21,11 @@ using boost::beast::string_view;
 using boost::system::error_code;
 
 struct RequestReader::Parsing {
-  explicit Parsing(const HttpLimits& its_limits) : limits(its_limits), scanner(its_limits) {}
+  Parsing(const HttpLimits& its_limits, OnHead its_on_head)
+      : limits(its_limits), on_head(std::move(its_on_head)), scanner(its_limits) {}
 
   const HttpLimits limits;
+  const OnHead on_head;
   State state = State::kIncomplete;
   HttpRefusal refusal;
   std::string buffer;
@@ -99,7 +101,9 @@ struct RequestReader::Parsing {
       request.headers.emplace_back(std::move(name), std::string(field.value()));
     }
     continue_is_due = request.header("expect") && !received.is_http_1_0 && !parser->is_done();
-    return take_target(std::string_view(head.target().data(), head.target().size()));
+    if (!take_target(std::string_view(head.target().data(), head.target().size()))) return false;
+    if (on_head && !on_head(request)) state = State::kRefused;
+    return state == State::kIncomplete;
   }
 
   /// "/path?query", "http://host/path?query", or "*".
@@ -147,7 +151,8 @@ struct RequestReader::Parsing {
   }
 };
 
-RequestReader::RequestReader(const HttpLimits& limits) : parsing_(std::make_unique<Parsing>(limits)) {}
+RequestReader::RequestReader(const HttpLimits& limits, OnHead on_head)
+    : parsing_(std::make_unique<Parsing>(limits, std::move(on_head))) {}
 RequestReader::~RequestReader() = default;
 
 void RequestReader::append(std::string_view bytes) {
@@ -169,6 +174,8 @@ bool RequestReader::has_begun() const { return parsing_->parser.has_value() || !
 
 bool RequestReader::take_continue() { return std::exchange(parsing_->continue_is_due, false); }
 
+size_t RequestReader::body_bytes() const { return parsing_->parser ? parsing_->parser->get().body().size() : 0; }
+
 size_t RequestReader::buffered() const { return parsing_->unread().size(); }
 
 ReceivedRequest RequestReader::next_request() {
@@ -178,5 +185,12 @@ ReceivedRequest RequestReader::next_request() {
 }
 
 const HttpRefusal& RequestReader::refusal() const { return parsing_->refusal; }
+
+void RequestReader::end() {
+  parsing_->state = State::kRefused;
+  parsing_->parser.reset();
+  std::string().swap(parsing_->buffer);
+  parsing_->begin = 0;
+}
 
 }  // namespace lockstep::serve

@@ -79,6 +79,10 @@ HttpResponse error_response(const HttpRefusal& refusal) {
                               refusal.message, type, refusal.code)};
 }
 
+HttpResponse failed_response() {
+  return error_response({500, "internal_error", "the server failed to answer; its log has the reason"});
+}
+
 std::string_view DateLine::now() {
   const std::time_t second = std::time(nullptr);
   if (second != second_ || text_.empty()) {

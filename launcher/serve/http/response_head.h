@@ -36,6 +36,8 @@ inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /// {"error": {"message", "type", "param", "code"}}, the form that clients of OpenAI's protocol expect.
 HttpResponse error_response(const HttpRefusal& refusal);
+/// Of a handler that fails: 500.
+HttpResponse failed_response();
 
 /// The Date header, made once a second.
 class DateLine {

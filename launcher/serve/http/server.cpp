@@ -88,6 +88,9 @@ Result<void> HttpOptions::validate() const {
   if (limits.connections == 0 || limits.head_bytes == 0 || limits.uri_bytes == 0 || limits.body_bytes == 0) {
     return bad_option("a limit of 0, expected at least 1", "raise it");
   }
+  if (limits.unfinished_bytes < limits.body_bytes) {
+    return bad_option("a limit of all unfinished bodies below that of one body, expected at least as much", "raise it");
+  }
   return ok();
 }
 

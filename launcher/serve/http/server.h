@@ -1,6 +1,6 @@
 // An HTTP server that gives complete, well-formed requests to a handler.
 //
-//   socket ─► connection ─► request reader ─► Handler(exchange)
+//   socket ─► connection ─► request reader: head ─► RefuseHead? ─► body ─► Handler(exchange)
 //                 │              └─ malformed, too large, too slow: the server answers itself (400 … 505)
 //                 └─ limits on connections, times and bytes
 #pragma once
@@ -25,6 +25,7 @@ struct HttpLimits {
   size_t head_bytes = 32 << 10;                      // request line and headers, or the trailers: 431
   size_t uri_bytes = 8 << 10;                        // 414
   size_t body_bytes = 32 << 20;                      // 413
+  size_t unfinished_bytes = 512 << 20;               // arrived of incomplete bodies, of all clients together: 503
   size_t connections = 512;                          // of all clients together: 503
   Duration request_time = std::chrono::seconds(25);  // from a request's first byte to its last: 408
   Duration idle_time = std::chrono::seconds(75);     // between requests: closed
@@ -51,6 +52,7 @@ struct HttpOptions {
   HttpLimits limits = {};
   const Log* log = nullptr;  // outlives the server
   std::function<void(const HttpRefused&)> on_refused = {};
+  RefuseHead refuse_head = {};  // empty: every request is read. Not asked about preflights without a body
 
   Result<void> validate() const;
 };
@@ -59,7 +61,7 @@ struct HttpOptions {
 struct HttpCounters {
   size_t connections = 0;  // open now
   uint64_t accepted = 0;
-  uint64_t requests = 0;     // given to the handler
+  uint64_t requests = 0;     // given to the handler, or refused by their heads
   uint64_t refused = 0;      // answered by the server itself with an error
   uint64_t disconnects = 0;  // clients that left before their response was complete
   uint64_t received_bytes = 0;

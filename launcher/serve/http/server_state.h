@@ -23,6 +23,25 @@ class RequestIds {
   std::mt19937_64 random_{std::random_device{}()};
 };
 
+/// What one connection holds of a body that is incomplete, as part of the total of all.
+class UnfinishedBody {
+ public:
+  /// `total` outlives it.
+  explicit UnfinishedBody(size_t& total) : total_(total) {}
+  ~UnfinishedBody() { set(0); }
+  UnfinishedBody(const UnfinishedBody&) = delete;
+  UnfinishedBody& operator=(const UnfinishedBody&) = delete;
+
+  void set(size_t bytes) {
+    total_ += bytes - bytes_;  // modulo 2⁶⁴
+    bytes_ = bytes;
+  }
+
+ private:
+  size_t& total_;
+  size_t bytes_ = 0;
+};
+
 /// On the loop's thread.
 struct ServerState {
   ServerState(EventLoop& its_loop, HttpOptions its_options, Handler its_handler)
@@ -39,6 +58,7 @@ struct ServerState {
   DateLine date;
   RequestIds ids;
   size_t open_exchanges = 0;
+  size_t unfinished_bytes = 0;  // of all connections
   bool closes_after_answers = false;
   bool is_draining = false;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes

@@ -31,7 +31,11 @@ class RoutesTest : public ::testing::Test {
     const auto exchange = std::make_shared<FakeExchange>();
     exchange->sent = {
         .method = method, .path = path, .headers = std::move(headers), .peer = "127.0.0.1:5000", .id = "r1"};
-    routes_.handle(exchange);
+    if (auto refused = routes_.refuse_head(exchange->sent)) {  // as the HTTP server asks
+      exchange->respond(*std::move(refused));
+    } else {
+      routes_.handle(exchange);
+    }
     return exchange;
   }
 
@@ -79,6 +83,23 @@ TEST_F(RoutesTest, AskForAKeyBeforeAnythingElse) {
   EXPECT_EQ(send("GET", "/admin/status", {{"x-api-key", "secret"}})->status(), 200);
   EXPECT_THAT(lines_,
               ElementsAre(HasSubstr("endpoint=/admin/status status=401"), HasSubstr("endpoint=/nothing status=401")));
+}
+
+TEST_F(RoutesTest, RefuseTheHeadOfARequestWithoutAKeyAndOfABodyForAPublicPath) {
+  const HttpRequest completion{.method = "POST", .path = "/v1/completions", .headers = {{"content-length", "9"}}};
+  EXPECT_FALSE(routes_.refuse_head(completion));  // there are no keys
+  parts_.keys = ApiKeys::parse("secret", "test").value();
+  const auto refused = routes_.refuse_head(completion);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 401);
+  EXPECT_THAT(refused->headers, Contains(std::pair<std::string, std::string>("WWW-Authenticate", "Bearer")));
+  EXPECT_EQ(lines_.size(), 1u);
+  HttpRequest with_key = completion;
+  with_key.headers.emplace_back("authorization", "Bearer secret");
+  EXPECT_FALSE(routes_.refuse_head(with_key));
+  EXPECT_FALSE(routes_.refuse_head({.method = "GET", .path = "/health", .headers = {{"content-length", "0"}}}));
+  EXPECT_TRUE(routes_.refuse_head({.method = "POST", .path = "/health", .headers = {{"content-length", "9"}}}));
+  EXPECT_TRUE(routes_.refuse_head({.method = "GET", .path = "/", .headers = {{"transfer-encoding", "chunked"}}}));
 }
 
 TEST_F(RoutesTest, OnlyReadTheServersOwnPaths) {

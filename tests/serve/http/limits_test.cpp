@@ -44,6 +44,49 @@ TEST(HttpLimit, EndsARequestThatDripsSinceItsFirstByte) {
   EXPECT_EQ(status_of(client.receive_all()), 408);
 }
 
+TEST(HttpLimit, RefusesBytesBeyondThatOfAllUnfinishedBodies) {
+  TestServer server(with_limits({.body_bytes = 1000, .unfinished_bytes = 1500}));
+  const std::string head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n";
+  const auto wait_for = [&](uint64_t bytes) {
+    server.wait_until([&server, bytes] { return server.server().counters().received_bytes >= bytes; });
+  };
+  RawClient first(server.port()), second(server.port());
+  first.send(head + std::string(900, 'a'));
+  wait_for(head.size() + 900);
+  second.send(head + std::string(900, 'b'));  // together 1800
+  const std::string refused = second.receive_all();
+  EXPECT_EQ(status_of(refused), 503);
+  EXPECT_THAT(refused, HasSubstr("too_many_bytes"));
+  EXPECT_EQ(header_of(refused, "Retry-After"), "1");
+  wait_for(2 * head.size() + 1800);
+  second.close();
+
+  RawClient third(server.port());  // what was refused counts no more, nor what is complete
+  third.send(head + std::string(500, 'c'));
+  wait_for(3 * head.size() + 2300);
+  first.send(std::string(100, 'a'));
+  EXPECT_EQ(status_of(first.receive_response()), 200);
+  RawClient fourth(server.port());
+  fourth.send(head + std::string(1000, 'd'));
+  EXPECT_EQ(status_of(fourth.receive_response()), 200);
+  third.close();  // nor what a client has left
+  server.wait_until([&] { return server.server().counters().connections == 2; });
+  RawClient fifth(server.port()), sixth(server.port());
+  fifth.send(head + std::string(800, 'e'));
+  sixth.send(head + std::string(600, 'f'));
+  wait_for(6 * head.size() + 4800);
+  fifth.send(std::string(200, 'e'));
+  sixth.send(std::string(400, 'f'));
+  EXPECT_EQ(status_of(fifth.receive_response()), 200);
+  EXPECT_EQ(status_of(sixth.receive_response()), 200);
+}
+
+TEST(HttpLimit, OfAllUnfinishedBodiesAllowsOne) {
+  const Result<void> checked = with_limits({.body_bytes = 1000, .unfinished_bytes = 999}).validate();
+  ASSERT_FALSE(checked.has_value());
+  EXPECT_EQ(checked.error().kind, ErrorKind::kInvalidArgument);
+}
+
 TEST(HttpLimit, DoesNotCountTheTimeOfTheHandler) {
   TestServer server(with_limits({.request_time = 5ms, .idle_time = 5ms}));
   RawClient client(server.port());

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "tests/serve/http/http_fixture.h"
 
 namespace lockstep::serve {
@@ -13,6 +15,51 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::string_view kPost = "POST / HTTP/1.1\r\nHost: x\r\n";
+
+HttpOptions refusing(const std::string& path) {
+  HttpOptions options = test_options();
+  options.cors_origin = "*";
+  options.refuse_head = [path](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.path == "/throw") throw std::runtime_error("no luck");
+    if (head.path != path) return std::nullopt;
+    return HttpResponse{.status = 401, .body = head.id + " of " + (head.peer.empty() ? "nobody" : "a peer")};
+  };
+  return options;
+}
+
+TEST(RefusedHead, IsAnsweredBeforeItsBodyIsSentAndEndsTheConnection) {
+  TestServer server(refusing("/secret"));
+  for (const std::string_view more : {"", "Expect: 100-continue\r\n"}) {
+    const std::string answer = exchange_bytes(
+        server.port(), "POST /secret HTTP/1.1\r\nHost: x\r\nx-request-id: one\r\nContent-Length: 1000000\r\n" +
+                           std::string(more) + "\r\n");
+    EXPECT_EQ(status_of(answer), 401);  // no 100 before it
+    EXPECT_EQ(header_of(answer, "Connection"), "close");
+    EXPECT_EQ(header_of(answer, "x-request-id"), "one");
+    EXPECT_EQ(body_of(answer), "one of a peer");
+  }
+  const std::string pipelined = exchange_bytes(server.port(), get("/echo") + get("/secret") + get("/echo"));
+  EXPECT_THAT(pipelined, HasSubstr("GET /echo"));
+  EXPECT_TRUE(pipelined.ends_with("of a peer")) << pipelined;  // nothing behind it
+  const HttpCounters counters = server.counters();
+  EXPECT_EQ(counters.requests, 4u);
+  EXPECT_EQ(counters.refused, 0u);
+}
+
+TEST(RefusedHead, LetsOtherRequestsAndPreflightsWithoutABodyPass) {
+  TestServer server(refusing("/secret"));
+  EXPECT_EQ(body_of(exchange_bytes(server.port(), post("/echo", "body", "Connection: close\r\n"))), "POST /echo? body");
+  const std::string preflight =
+      "OPTIONS /secret HTTP/1.1\r\nHost: x\r\nOrigin: y\r\nAccess-Control-Request-Method: POST\r\n";
+  EXPECT_EQ(status_of(exchange_bytes(server.port(), preflight + "Connection: close\r\n\r\n")), 204);
+  EXPECT_EQ(status_of(exchange_bytes(server.port(), preflight + "Content-Length: 9\r\n\r\n")), 401);
+}
+
+TEST(RefusedHead, IsAnsweredForWhereItsJudgeThrows) {
+  TestServer server(refusing("/secret"));
+  EXPECT_EQ(status_of(exchange_bytes(server.port(), get("/throw"))), 500);
+  EXPECT_THAT(server.logged(), ::testing::ElementsAre(HasSubstr("the handler failed: no luck")));
+}
 
 struct RefusedRequest {
   const char* name;

@@ -36,6 +36,26 @@ TEST(RequestReader, GivesTheHeadersAsTheyWereBeforeTheTrailers) {
               UnorderedElementsAre(Pair("host", "x"), Pair("transfer-encoding", "chunked")));
 }
 
+TEST(RequestReader, AsksWithTheHeadBeforeItReadsTheBody) {
+  std::vector<std::string> asked;
+  RequestReader reader{HttpLimits{}, [&](HttpRequest& head) {
+                         asked.push_back(head.path + " " + head.body);
+                         head.peer = "peer";
+                         return head.path == "/a";
+                       }};
+  reader.append("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbo");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kIncomplete);
+  EXPECT_EQ(reader.body_bytes(), 2u);
+  reader.append("dyPOST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+  ASSERT_EQ(reader.advance(), RequestReader::State::kComplete);
+  EXPECT_EQ(reader.body_bytes(), 0u);
+  const HttpRequest request = reader.next_request().request;
+  EXPECT_EQ(request.body, "body");
+  EXPECT_EQ(request.peer, "peer");
+  EXPECT_EQ(reader.advance(), RequestReader::State::kRefused);
+  EXPECT_THAT(asked, ::testing::ElementsAre("/a ", "/b "));
+}
+
 TEST(RequestReader, LeavesPipelinedBytesForTheNextRequest) {
   RequestReader reader{HttpLimits{}};
   reader.append("GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2");
