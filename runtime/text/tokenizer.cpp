@@ -264,7 +264,7 @@ Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   LOCKSTEP_TRY(auto ids, encode_within(text, special, std::numeric_limits<size_t>::max()));
-  return *std::move(ids);
+  return std::move(ids).value_or(std::vector<int32_t>());  // always there
 }
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
