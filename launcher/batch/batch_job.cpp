@@ -1,5 +1,7 @@
 #include "launcher/batch/batch_job.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <utility>
 
@@ -78,6 +80,7 @@ class PartOfJob final : public Job {
     LOCKSTEP_TRY(work_, RowWork::open(command_, model));
     LOCKSTEP_TRY(rows_, RowClient::connect(address_, group_));
     const RowSetup& setup = rows_->setup();
+    if (work_->jobs().fingerprint() != setup.jobs) return other_jobs_file();
     work_->requests().set_time(setup.unix_time);
     LOCKSTEP_TRY(EngineOptions options, work_->options(model, setup.capacity, setup.rows));
     return std::optional(std::move(options));
@@ -91,6 +94,14 @@ class PartOfJob final : public Job {
   Result<void> report(const Engine*) override { return ok(); }
 
  private:
+  /// The file changed since the job began, before this group read it, or is another one on this host.
+  Error other_jobs_file() const {
+    return {ErrorKind::kFailedPrecondition,
+            fmt::format("[launcher] --prompts-file: found other rows in {} than the process that shares them out, "
+                        "expected the same; leave the file alone, give every host the same, then start again",
+                        command_.prompts.jobs_file->string())};
+  }
+
   const GenerateCommand& command_;
   const RowAddress address_;
   const size_t group_;

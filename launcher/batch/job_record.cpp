@@ -112,6 +112,7 @@ Result<JobRecord::FirstStart> JobRecord::open_results(const Model& model, RowWor
 Result<void> JobRecord::open(const Model& model, RowWork& work) {
   LOCKSTEP_TRY(start_, open_results(model, work));
   rows_ = work.jobs().size();
+  jobs_ = work.jobs().fingerprint();
   done_before_ = results_->done();
   return ok();
 }

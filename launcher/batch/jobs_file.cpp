@@ -163,7 +163,7 @@ Result<void> JobsFile::add(std::string_view line, int64_t offset, size_t number,
   has_text_ = has_text_ || parsed.row.ids.empty() || parsed.row.stop_strings.has_value();
   if (parsed.id.empty()) parsed.id = fmt::format("{}", number);
   fingerprint_ = Fingerprint().add(fingerprint_).add(parsed.id).add(line).value();
-  lines_.push_back({offset, std::ssize(line), std::move(parsed.id)});
+  lines_.push_back({offset, std::ssize(line), Fingerprint().add(line).value(), std::move(parsed.id)});
   numbers_.push_back(number);
   return ok();
 }
@@ -185,11 +185,14 @@ Result<JobRow> JobsFile::read(size_t row) {
   file_.clear();
   file_.seekg(line.offset);
   file_.read(text.data(), line.bytes);
-  auto parsed = parse_job_line(file_ ? text : "", place(numbers_[row]));
-  if (parsed.has_value()) return std::move(parsed.value().row);
-  return Error{
-      ErrorKind::kFailedPrecondition,
-      fmt::format("[launcher] {} changed while it was read; leave it alone, then start again", path_.string())};
+  if (!file_ || Fingerprint().add(text).value() != line.hash) {
+    return Error{ErrorKind::kFailedPrecondition,
+                 fmt::format("[launcher] {} changed while it was read: found another line, expected the one that was "
+                             "checked; leave the file alone, then start again",
+                             place(numbers_[row]))};
+  }
+  LOCKSTEP_TRY(ParsedLine parsed, parse_job_line(text, place(numbers_[row])));
+  return std::move(parsed.row);
 }
 
 }  // namespace lockstep::launcher

@@ -4,7 +4,7 @@
 //   {"id": "b", "ids": [1, 5, 9], "max_new_tokens": 8}
 //   {"messages": [{"role": "user", "content": "Why is the sky blue?"}], "seed": 7, "temperature": 0.7}
 //
-// Opening reads and checks every line; only the lines' positions and ids stay in memory.
+// Opening reads and checks every line; only the lines' positions, hashes and ids stay in memory.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,7 @@ class JobsFile {
   struct Line {
     int64_t offset = 0;
     int64_t bytes = 0;
+    uint64_t hash = 0;  // of its bytes
     std::string id;
   };
 

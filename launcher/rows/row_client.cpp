@@ -19,11 +19,11 @@ Result<std::unique_ptr<RowClient>> RowClient::connect(const RowAddress& address,
   std::unique_ptr<RowClient> client(new RowClient(std::move(socket)));
   const uint64_t number = group;
   if (!send_frame(client->socket_, RowMessage::kHello, {&number, 1})) return no_answer();
-  const auto setup = receive_frame(client->socket_, kSilence);
-  if (!setup || setup->kind != RowMessage::kSetup || setup->words.size() != 3) return no_answer();
-  client->setup_ = {.capacity = static_cast<int64_t>(setup->words[0]),
-                    .unix_time = static_cast<int64_t>(setup->words[1]),
-                    .rows = setup->words[2]};
+  const auto frame = receive_frame(client->socket_, kSilence);
+  if (!frame || frame->kind != RowMessage::kSetup) return no_answer();
+  const std::optional<RowSetup> setup = parse_row_setup(frame->words);
+  if (!setup) return no_answer();
+  client->setup_ = *setup;
   return client;
 }
 

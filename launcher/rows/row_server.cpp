@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -91,9 +90,7 @@ void RowServer::serve(Descriptor& connection) {
   const auto hello = receive_frame(connection, kHello);
   if (hello && hello->kind == RowMessage::kHello && hello->words.size() == 1) {
     const size_t group = hello->words[0];
-    const std::array<uint64_t, 3> setup{static_cast<uint64_t>(setup_.capacity), static_cast<uint64_t>(setup_.unix_time),
-                                        setup_.rows};
-    bool goes_on = send_frame(connection, RowMessage::kSetup, setup);
+    bool goes_on = send_frame(connection, RowMessage::kSetup, to_words(setup_));
     while (goes_on) {
       const auto frame = receive_frame(connection);
       goes_on = frame && answer(*frame, group, connection);

@@ -84,6 +84,18 @@ RowAddress parse_row_address(const std::string& text) {
   return address;
 }
 
+std::array<uint64_t, 4> to_words(const RowSetup& setup) {
+  return {static_cast<uint64_t>(setup.capacity), static_cast<uint64_t>(setup.unix_time), setup.rows, setup.jobs};
+}
+
+std::optional<RowSetup> parse_row_setup(std::span<const uint64_t> words) {
+  if (words.size() != to_words({}).size()) return std::nullopt;
+  return RowSetup{.capacity = static_cast<int64_t>(words[0]),
+                  .unix_time = static_cast<int64_t>(words[1]),
+                  .rows = words[2],
+                  .jobs = words[3]};
+}
+
 bool send_frame(const Descriptor& socket, RowMessage kind, std::span<const uint64_t> words) {
   const Head head{static_cast<uint32_t>(kind), static_cast<uint32_t>(words.size())};
   return send_all(socket.get(), &head, sizeof head) && send_all(socket.get(), words.data(), words.size_bytes());

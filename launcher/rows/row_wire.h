@@ -1,6 +1,6 @@
 // What the groups of ranks of one batch job say to the process that shares out its rows, over a socket.
 //
-//   group ── hello: its number ─►                ◄─ setup: capacity, time, rows to do ──
+//   group ── hello: its number ─►                ◄─ setup (RowSetup) ──
 //         ── next ─►                             ◄─ row, wait (ask again), none: the end ──
 //         ── result, hold ─►
 //
@@ -8,6 +8,7 @@
 // Both ends are the same build (engine/group, agreement).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -40,7 +41,15 @@ struct RowSetup {
   int64_t capacity = 1;   // tokens of a slot
   int64_t unix_time = 0;  // of the job's first start
   uint64_t rows = 0;      // that have no answer yet
+  uint64_t jobs = 0;      // fingerprint of the jobs file, which every group reads
+
+  friend bool operator==(const RowSetup&, const RowSetup&) = default;
 };
+
+/// The words of a frame with the setup.
+std::array<uint64_t, 4> to_words(const RowSetup& setup);
+/// None for words that are no setup.
+std::optional<RowSetup> parse_row_setup(std::span<const uint64_t> words);
 
 enum class RowMessage : uint32_t { kHello, kSetup, kNext, kRow, kWait, kNone, kResult, kHold };
 

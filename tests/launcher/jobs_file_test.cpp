@@ -87,8 +87,15 @@ TEST_F(JobsFileTest, HasAnotherFingerprintWithAnyOtherRow) {
 
 TEST_F(JobsFileTest, NoticesAFileThatChangedUnderIt) {
   auto jobs = open("{\"prompt\": \"hello\"}\n{\"prompt\": \"other\"}\n").value();
-  folder_.write("jobs.jsonl", "{}");
-  EXPECT_EQ(jobs.read(1).error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_EQ(jobs.read(1).value().prompt, "other");
+  for (const char* text : {"{}", "{\"prompt\": \"hello\"}\n{\"prompt\": \"0ther\"}\n"}) {
+    folder_.write("jobs.jsonl", text);
+    const auto read = jobs.read(1);
+    ASSERT_FALSE(read.has_value()) << text;
+    EXPECT_EQ(read.error().kind, ErrorKind::kFailedPrecondition);
+    EXPECT_THAT(read.error().message, HasSubstr("jobs.jsonl line 2 changed while it was read"));
+  }
+  EXPECT_EQ(jobs.read(0).value().prompt, "hello");  // as it was
 }
 
 TEST_F(JobsFileTest, NamesAFileThatIsNotThere) {

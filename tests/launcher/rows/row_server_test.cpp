@@ -23,6 +23,8 @@ namespace {
 using ::testing::ElementsAre;
 using Row = std::optional<size_t>;
 
+constexpr uint64_t kJobs = 0xfedcba9876543210;  // fingerprint of a jobs file
+
 class Results final : public RowResults {
  public:
   uint64_t done() const override { return rows.size(); }
@@ -60,8 +62,8 @@ class RowServerTest : public ::testing::Test {
   void serve(size_t rows, size_t most = 100) {
     shared_ = std::make_unique<SharedRows>(
         results_, rows, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
-    auto server =
-        RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows}, most, {.socket = socket_});
+    auto server = RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows, .jobs = kJobs}, most,
+                                  {.socket = socket_});
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(server.value());
   }
@@ -84,9 +86,7 @@ class RowServerTest : public ::testing::Test {
 TEST_F(RowServerTest, SharesRowsOutAndRecordsTheirAnswers) {
   serve(3);
   const auto one = connect(0), two = connect(1);
-  EXPECT_EQ(one->setup().capacity, 64);
-  EXPECT_EQ(one->setup().unix_time, 1234);
-  EXPECT_EQ(one->setup().rows, 3u);
+  EXPECT_EQ(one->setup(), (RowSetup{.capacity = 64, .unix_time = 1234, .rows = 3, .jobs = kJobs}));
   EXPECT_EQ(one->next(), Row(0));
   EXPECT_EQ(two->next(), Row(1));
   EXPECT_EQ(two->next(), Row(2));
@@ -174,6 +174,11 @@ TEST_F(RowServerTest, AStrangerGetsNothing) {
   server.value().reset();
   ASSERT_FALSE(refused.empty());
   EXPECT_THAT(refused.front(), ::testing::HasSubstr("found the hello of another run"));
+}
+
+TEST(RowSetup, IsNoneOfWordsOfAnotherNumber) {
+  EXPECT_EQ(parse_row_setup(std::vector<uint64_t>(3)), std::nullopt);
+  EXPECT_EQ(parse_row_setup(std::vector<uint64_t>(5)), std::nullopt);
 }
 
 constexpr int kNoNetwork = 77;
