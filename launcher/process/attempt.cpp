@@ -64,6 +64,14 @@ bool speaks_of(std::span<const std::string_view> texts, const process::ChildOutc
   });
 }
 
+/// Whether the ranks have done their work. A launcher that keeps ranks going after a loss may end with 0 nevertheless.
+bool is_done(const process::ChildOutcome& outcome, WatchedChild child, const std::vector<ExitRecord>& records) {
+  if (!outcome.succeeded()) return false;
+  if (child == WatchedChild::kRankZero || records.empty()) return true;
+  const auto first = std::ranges::find(records, 0, &ExitRecord::rank);
+  return first != records.end() && first->code == 0;
+}
+
 /// The record that decides how the attempt ended; null if there is none.
 const ExitRecord* deciding_record(const std::vector<ExitRecord>& records, bool all_spoke) {
   if (const ExitRecord* own = find_code(records, {2, 3, 4, 7, 1})) return own;
@@ -109,7 +117,7 @@ EndCause cause_of(const AttemptEnd& end) {
 AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild child,
                          const std::vector<ExitRecord>& records, std::optional<int> ranks) {
   AttemptEnd end{.message = to_string(outcome)};
-  if (outcome.succeeded()) return end;
+  if (is_done(outcome, child, records)) return end;
   const bool all_spoke = ranks && std::ssize(records) >= *ranks;
   end.lost_ranks = lost_ranks(records, ranks);
   if (child == WatchedChild::kRankZero && !outcome.code && end.lost_ranks.empty()) end.lost_ranks = {0};
@@ -120,7 +128,8 @@ AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild chil
   }
   end.code = outcome.shell_code();
   if (!records.empty()) {  // some ranks ended in order, others without a record
-    end.code = end.lost_ranks.empty() ? end.code : kLost;
+    if (!end.lost_ranks.empty() || end.code == 0) end.code = kLost;
+    if (outcome.succeeded()) end.message += " of the launcher, without a record of rank 0's success";
     return end;
   }
   if (speaks_of(kKilled, outcome)) {

@@ -47,7 +47,8 @@ std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
 /// Removes the records of an earlier start from `folder`.
 void remove_exit_records(const std::filesystem::path& folder);
 
-/// Pure. `ranks` is their number, if it is known.
+/// Pure. `ranks` is their number, if it is known. Code 0 of a launcher counts unless there are records and that of rank
+/// 0 is missing or has another.
 AttemptEnd judge_attempt(const process::ChildOutcome& outcome, WatchedChild child,
                          const std::vector<ExitRecord>& records, std::optional<int> ranks);
 

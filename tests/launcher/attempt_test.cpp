@@ -33,6 +33,22 @@ TEST(JudgeAttempt, BelievesTheRanksBeforeTheLauncher) {
   EXPECT_EQ(judge_attempt(ended(1), kLauncher, {record(0, 5, 1), record(1, 7)}, 2).code, 7);
 }
 
+TEST(JudgeAttempt, BelievesCodeZeroOfALauncherOnlyWithTheRecordOfRankZero) {
+  const AttemptEnd lost = judge_attempt(ended(0), kLauncher, {record(1, 5, 0), record(2, 5, 0), record(3, 5, 0)}, 4);
+  EXPECT_EQ(lost.code, 5);
+  EXPECT_THAT(lost.lost_ranks, ElementsAre(0));
+  EXPECT_EQ(lost.message, "of rank 1");
+  EXPECT_EQ(judge_attempt(ended(0), kLauncher, {record(0, 3), record(1, 0)}, 2).code, 3);
+  // Another replica was lost, and rank 0 has finished the job with the others.
+  EXPECT_EQ(judge_attempt(ended(0), kLauncher, {record(0, 0), record(3, 5, 2)}, 4).code, 0);
+  const AttemptEnd silent = judge_attempt(ended(0), kLauncher, {record(1, 0)}, 2);
+  EXPECT_EQ(silent.code, 5);
+  EXPECT_THAT(silent.lost_ranks, ElementsAre(0));
+  EXPECT_EQ(silent.message, "exit code 0 of the launcher, without a record of rank 0's success");
+  EXPECT_EQ(judge_attempt(ended(0), kLauncher, {record(1, 0)}, /*ranks=*/{}).code, 5);
+  EXPECT_EQ(judge_attempt(ended(0), kLauncher, {}, 2).code, 0);
+}
+
 TEST(JudgeAttempt, TellsALossFromAnInterruption) {
   EXPECT_EQ(judge_attempt(ended(130), kLauncher, {record(0, 130), record(1, 130)}, 2).code, 130);
   const AttemptEnd lost = judge_attempt(ended(143), kLauncher, {record(0, 130)}, 2);

@@ -5,7 +5,7 @@
 namespace lockstep::serve {
 
 Result<void> engine_end(const launcher::RanksEnd& end) {
-  if (end.was_stopped() || end.outcome.code == 0) return ok();
+  if (end.was_stopped() || end.attempt.code == 0) return ok();
   Error error{kind_of(end.attempt), {}};
   if (!end.attempt.lost_ranks.empty()) error.origin_rank = *end.attempt.lost_ranks.begin();
   error.message = "[serve] the engine has ended: " + describe(end, "serve");

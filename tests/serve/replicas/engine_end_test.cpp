@@ -65,6 +65,7 @@ TEST_F(EngineEnd, BelievesTheRecordsAndNotTheCodeOfALauncher) {
   const Error error = error_of({.code = 143}, /*ranks=*/0);
   EXPECT_EQ(error.kind, ErrorKind::kPeerLost);
   EXPECT_EQ(error.origin_rank, 3);
+  EXPECT_EQ(error_of({.code = 0}, /*ranks=*/0).origin_rank, 3);
 }
 
 TEST_F(EngineEnd, HasTheEnginesOwnCodeWithoutRecords) {
