@@ -42,32 +42,6 @@ std::span<std::byte> bytes_of(Value& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-/// The offset of the first complete record from `begin` on; empty when there is none.
-Result<std::optional<int64_t>> find_record(const Medium& medium, int64_t begin) {
-  std::vector<std::byte> block;
-  for (int64_t at = begin; at + kFrameBytes <= medium.size; at += kScanBytes) {
-    block.resize(static_cast<size_t>(std::min(kScanBytes + kFrameBytes, medium.size - at)));
-    LOCKSTEP_TRY_VOID(medium.read(at, block));
-    const int64_t heads = std::min(kScanBytes, std::ssize(block) - kFrameBytes + 1);
-    for (int64_t i = 0; i < heads; i += kAlignment) {
-      FrameHead head;
-      std::memcpy(&head, block.data() + i, sizeof head);
-      if (!is_plausible(head, at + i, medium.size)) continue;
-      LOCKSTEP_TRY(const auto payload, read_record(medium, at + i));
-      if (payload) return std::optional(at + i);
-    }
-  }
-  return std::optional<int64_t>();
-}
-
-Error damaged(int64_t offset, int64_t next) {
-  return {ErrorKind::kInvalidArgument,
-          fmt::format("[runtime/journal] the journal is damaged at byte {}: found a record that does not match its "
-                      "checksum, with a whole one after it at byte {}; take the file from a backup, or begin a new "
-                      "journal in another folder",
-                      offset, next)};
-}
-
 }  // namespace
 
 std::span<const std::byte> magic() { return std::as_bytes(std::span(kMagic)); }
@@ -96,6 +70,30 @@ Result<std::optional<std::vector<std::byte>>> read_record(const Medium& medium, 
   LOCKSTEP_TRY_VOID(medium.read(offset + kFrameBytes, payload));
   if (begin_checksum(offset, head.length).add_bytes(payload).value() != head.checksum) return Payload();
   return Payload(std::move(payload));
+}
+
+Result<std::optional<int64_t>> find_record(const Medium& medium, int64_t begin) {
+  std::vector<std::byte> block;
+  for (int64_t at = begin; at + kFrameBytes <= medium.size; at += kScanBytes) {
+    block.resize(static_cast<size_t>(std::min(kScanBytes + kFrameBytes, medium.size - at)));
+    LOCKSTEP_TRY_VOID(medium.read(at, block));
+    const int64_t heads = std::min(kScanBytes, std::ssize(block) - kFrameBytes + 1);
+    for (int64_t i = 0; i < heads; i += kAlignment) {
+      FrameHead head;
+      std::memcpy(&head, block.data() + i, sizeof head);
+      if (!is_plausible(head, at + i, medium.size)) continue;
+      LOCKSTEP_TRY(const auto payload, read_record(medium, at + i));
+      if (payload) return std::optional(at + i);
+    }
+  }
+  return std::optional<int64_t>();
+}
+
+Error damaged(int64_t offset, int64_t next) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/journal] the journal is damaged at byte {}: found no whole record, with one after it "
+                      "at byte {}; take the file from a backup, or begin a new journal in another folder",
+                      offset, next)};
 }
 
 Result<Frames> walk_records(const Medium& medium,

@@ -41,6 +41,13 @@ struct Medium {
 /// The payload of the complete record at `offset`; empty when there is none. Fails as the medium does.
 Result<std::optional<std::vector<std::byte>>> read_record(const Medium& medium, int64_t offset);
 
+/// The offset of the first complete record from `begin` on, a multiple of 8; empty when there is none. Fails as the
+/// medium does.
+Result<std::optional<int64_t>> find_record(const Medium& medium, int64_t begin);
+
+/// The error of bytes at `offset` that are no record, with a complete one at `next` after them.
+Error damaged(int64_t offset, int64_t next);
+
 /// The extent of the records in a medium, magic bytes included.
 struct Frames {
   int64_t end = 0;      // of the last complete record: position of the next one

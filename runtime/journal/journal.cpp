@@ -25,10 +25,15 @@ Error no_journal() {
 }
 
 /// Whether the bytes are the rest of an interrupted first write: part of the magic bytes, or zeros of a file system.
+/// Fails when zeros have replaced the first records, with a complete one after them.
 Result<bool> is_unwritten(const Medium& medium) {
   std::vector<std::byte> bytes(static_cast<size_t>(std::min<int64_t>(medium.size, 4096)));
   LOCKSTEP_TRY_VOID(medium.read(0, bytes));
-  if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; })) return true;
+  if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; })) {
+    LOCKSTEP_TRY(const std::optional<int64_t> next, find_record(medium, kMagicBytes));
+    if (next) return damaged(/*offset=*/0, *next);
+    return true;
+  }
   return medium.size < kMagicBytes && std::ranges::equal(bytes, magic().first(bytes.size()));
 }
 

@@ -130,6 +130,31 @@ TEST_F(JournalTest, NoticesAFlippedBitAtEveryByteBeforeTheLastRecord) {
   }
 }
 
+TEST_F(JournalTest, RefusesZerosInPlaceOfItsFirstRecords) {
+  size_t second = 0;  // where the record behind the first page begins
+  {
+    const auto journal = open();
+    ASSERT_TRUE(journal->begin(kJob).has_value());
+    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(3, std::string(5000, 'a'))}).has_value());
+    second = bytes().size();
+    ASSERT_TRUE(journal->append(std::vector<RowResult>{row(1)}).has_value());
+  }
+  const std::string whole = bytes();
+  const auto zeroed = [&](size_t first, size_t size) { return std::string(first, '\0') + whole.substr(first, size); };
+  write(zeroed(4096, std::string::npos));
+  for (const Error& error : {Journal::open(folder_).error(), read_progress(folder_).error()}) {
+    EXPECT_EQ(error.kind, ErrorKind::kInvalidArgument);
+    EXPECT_THAT(error.message, HasSubstr("damaged at byte 0:"));
+    EXPECT_THAT(error.message, HasSubstr("at byte " + std::to_string(second)));
+  }
+  EXPECT_EQ(bytes(), zeroed(4096, std::string::npos)) << "nothing may be changed";
+  // The rest of a first write, whose first page did not reach the disk, and room that a file system has made.
+  for (const std::string& rest : {zeroed(4096, second - 4096 - 8), std::string(3 * 4096, '\0')}) {
+    write(rest);
+    EXPECT_FALSE(open()->job().has_value());
+  }
+}
+
 TEST_F(JournalTest, RefusesRowsThatItCannotHave) {
   {
     const auto journal = open();
