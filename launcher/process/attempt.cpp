@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 
-#include "runtime/core/atomic_file.h"
 #include "runtime/core/error_kinds.h"
 
 namespace lockstep::launcher {
@@ -22,20 +21,6 @@ constexpr std::string_view kNoSlots[] = {"not enough slots", "More processors re
 /// What MPICH's hydra prints where a rank was killed. Its exit code is the signal's number, and it ends the others,
 /// which may not have written a record.
 constexpr std::string_view kKilled[] = {"YOUR APPLICATION TERMINATED WITH THE EXIT STRING"};
-
-bool is_record(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name.starts_with("rank-") && name.ends_with(".json");
-}
-
-std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-    if (is_record(entry.path())) files.push_back(entry.path());
-  }
-  return files;
-}
 
 /// The first record whose code is one of `codes`; null when there is none.
 const ExitRecord* find_code(const std::vector<ExitRecord>& records, std::initializer_list<int> codes) {
@@ -81,22 +66,6 @@ const ExitRecord* deciding_record(const std::vector<ExitRecord>& records, bool a
 }
 
 }  // namespace
-
-std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder) {
-  std::vector<ExitRecord> records;
-  for (const std::filesystem::path& file : record_files(folder)) {
-    const auto text = read_text_file(file, "--exit-record");
-    if (!text.has_value()) continue;
-    if (auto record = parse_exit_record(text.value())) records.push_back(*std::move(record));
-  }
-  std::ranges::sort(records, {}, &ExitRecord::rank);
-  return records;
-}
-
-void remove_exit_records(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  for (const std::filesystem::path& file : record_files(folder)) std::filesystem::remove(file, ignored);
-}
 
 ErrorKind kind_of(const AttemptEnd& end) { return error_kind_of_exit(end.code).value_or(ErrorKind::kPeerLost); }
 

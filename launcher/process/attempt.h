@@ -2,7 +2,6 @@
 // the ranks' records count before the child's exit code.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,12 +39,6 @@ ErrorKind kind_of(const AttemptEnd& end);
 
 /// The role of the watched process.
 enum class WatchedChild { kLauncher, kRankZero };
-
-/// The records in `folder`; none if there is no such folder. Skips files that are not records.
-std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
-
-/// Removes the records of an earlier start from `folder`.
-void remove_exit_records(const std::filesystem::path& folder);
 
 /// Pure. `ranks` is their number, if it is known. Code 0 of a launcher counts unless there are records and that of rank
 /// 0 is missing or has another.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,28 @@ std::optional<int> read_number(const nlohmann::json& json, const char* name, int
     return std::nullopt;
   }
   return found->get<int>();
+}
+
+/// The rank of a file rank-R.json; none for other names.
+std::optional<int> rank_of(const std::filesystem::path& file) {
+  constexpr std::string_view kBefore = "rank-", kAfter = ".json";
+  const std::string name = file.filename().string();
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;
+  int rank = 0;
+  const char* const end = name.data() + name.size() - kAfter.size();
+  const auto parsed = std::from_chars(name.data() + kBefore.size(), end, rank);
+  if (parsed.ec != std::errc() || parsed.ptr != end || rank < 0) return std::nullopt;
+  return rank;
+}
+
+/// The files of ranks from `first_rank` on.
+std::vector<std::filesystem::path> record_files(const std::filesystem::path& folder, int first_rank) {
+  std::vector<std::filesystem::path> files;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    if (const auto rank = rank_of(entry.path()); rank && *rank >= first_rank) files.push_back(entry.path());
+  }
+  return files;
 }
 
 }  // namespace
@@ -53,8 +77,28 @@ std::optional<ExitRecord> parse_exit_record(std::string_view text) {
   return record;
 }
 
-Result<void> write_exit_record(const std::filesystem::path& directory, const ExitRecord& record) {
-  return write_text_file(directory / fmt::format("rank-{}.json", record.rank), to_json(record));
+std::filesystem::path exit_record_file(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("rank-{}.json", rank);
+}
+
+Result<void> write_exit_record(const std::filesystem::path& folder, const ExitRecord& record) {
+  return write_text_file(exit_record_file(folder, record.rank), to_json(record));
+}
+
+std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder) {
+  std::vector<ExitRecord> records;
+  for (const std::filesystem::path& file : record_files(folder, /*first_rank=*/0)) {
+    const auto text = read_text_file(file, "--exit-record");
+    if (!text.has_value()) continue;
+    if (auto record = parse_exit_record(text.value())) records.push_back(*std::move(record));
+  }
+  std::ranges::sort(records, {}, &ExitRecord::rank);
+  return records;
+}
+
+void remove_exit_records(const std::filesystem::path& folder, int first_rank) {
+  std::error_code ignored;
+  for (const std::filesystem::path& file : record_files(folder, first_rank)) std::filesystem::remove(file, ignored);
 }
 
 }  // namespace lockstep::launcher

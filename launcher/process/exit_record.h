@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/result.h"
 
@@ -33,7 +34,16 @@ std::string to_json(const ExitRecord& record);
 /// The fields of such a text by which the end of a start is judged: codes, ranks and the message. None for other texts.
 std::optional<ExitRecord> parse_exit_record(std::string_view text);
 
-/// Writes `directory`/rank-R.json, whole or not at all.
-Result<void> write_exit_record(const std::filesystem::path& directory, const ExitRecord& record);
+/// The file of `rank`'s record in `folder`.
+std::filesystem::path exit_record_file(const std::filesystem::path& folder, int rank);
+
+/// Writes `folder`/rank-R.json, whole or not at all.
+Result<void> write_exit_record(const std::filesystem::path& folder, const ExitRecord& record);
+
+/// The records in `folder`, by rank; none if there is no such folder. Skips files that are not records.
+std::vector<ExitRecord> read_exit_records(const std::filesystem::path& folder);
+
+/// Removes the records of an earlier run from `folder`, those of `first_rank` and above, as far as it can.
+void remove_exit_records(const std::filesystem::path& folder, int first_rank = 0);
 
 }  // namespace lockstep::launcher

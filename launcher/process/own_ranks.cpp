@@ -11,6 +11,7 @@
 
 #include "engine/group/state.h"
 #include "launcher/process/differing_communicator.h"
+#include "launcher/process/exit_record.h"
 #include "launcher/process/fault.h"
 #include "launcher/process/interruption.h"
 #include "launcher/process/own_environment.h"
@@ -83,6 +84,9 @@ class Process {
       lifecycles_.push_back(
           std::make_unique<RankLifecycle>(rank, clock_, ranks.run, Faults(faults, rank), std::move(sink)));
     }
+    // Each rank removes its own record of an earlier run; those beyond this launch have no rank that does.
+    const std::optional<int> size = launch_size();
+    if (first_ == 0 && size && ranks.run.exit_record) remove_exit_records(*ranks.run.exit_record, *size);
   }
 
   Result<void> run(const GroupWork& work) {
@@ -101,6 +105,10 @@ class Process {
   int own_ranks() const { return ranks_.ranks.value_or(1); }
   bool starts_processes() const {
     return ranks_.run.launch == Launch::kProcesses && launch_.launcher == transport::Launcher::kNone;
+  }
+  /// The ranks of the launch, of all its replicas; empty: unknown.
+  std::optional<int> launch_size() const {
+    return are_threads() || starts_processes() ? std::optional(own_ranks()) : launch_.size;
   }
   bool makes_replicas() const {
     return ranks_.replicas == Replicas::kMade && ranks_.run.launch == Launch::kMpi && ranks_.ranks &&

@@ -26,7 +26,11 @@ RankLifecycle::RankLifecycle(int rank, const Clock& clock, const RunOptions& run
       run_(run),
       faults_(std::move(faults)),
       log_(std::move(sink)),
-      recorder_(clock) {}
+      recorder_(clock) {
+  if (!run_.exit_record) return;
+  std::error_code ignored;  // then the rank's own record cannot be written either, which is reported
+  std::filesystem::remove(exit_record_file(*run_.exit_record, rank_), ignored);
+}
 
 void RankLifecycle::enter_phase(const char* phase) {
   phase_ = phase;

@@ -20,7 +20,8 @@ namespace lockstep::launcher {
 /// Thread-safe, except `enter_phase` and `begin_step`, which the rank's thread calls.
 class RankLifecycle {
  public:
-  /// Everything is borrowed. `sink` receives its log.
+  /// Everything is borrowed. `sink` receives its log. Removes the exit record that an earlier run has left of the rank:
+  /// one that is killed leaves none.
   RankLifecycle(int rank, const Clock& clock, const RunOptions& run, Faults faults, Log::Sink sink = {});
 
   int rank() const { return rank_; }

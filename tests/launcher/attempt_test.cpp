@@ -112,7 +112,12 @@ TEST(ExitRecords, AreReadAndRemoved) {
   EXPECT_EQ(records[0].code, 6);
   EXPECT_EQ(records[1].lost_rank, 0);
   EXPECT_EQ(records[1].message, "of rank 1");
+  folder.write("rank-1x.json", "{}");
+  remove_exit_records(folder.path(), /*first_rank=*/1);
+  EXPECT_EQ(read_exit_records(folder.path()).size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "rank-5.json"));
   remove_exit_records(folder.path());
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "rank-1x.json"));
   EXPECT_THAT(read_exit_records(folder.path()), IsEmpty());
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "config.json"));
 }

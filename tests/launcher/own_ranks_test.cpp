@@ -9,6 +9,7 @@
 
 #include "engine/group/rank_threads.h"
 #include "engine/group/state.h"
+#include "launcher/process/exit_record.h"
 #include "tests/temporary_directory.h"
 
 namespace lockstep::launcher {
@@ -66,6 +67,19 @@ TEST_F(OwnRanksTest, LeaveARecordEachOfAGoodEnd) {
     EXPECT_TRUE(record["lost_rank"].is_null());
     EXPECT_TRUE(record["origin_rank"].is_null());
   }
+}
+
+TEST_F(OwnRanksTest, LeaveNoRecordOfAnEarlierRunWithMoreRanks) {
+  ASSERT_TRUE(on_own_ranks(ranks(3), do_nothing).has_value());
+  ASSERT_EQ(read_exit_records(folder_.path()).size(), 3u);
+  size_t during = 3;
+  const auto ran = on_own_ranks(ranks(2), [&](Group&, const Log&) -> Result<void> {
+    during = read_exit_records(folder_.path()).size();
+    return ok();
+  });
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(during, 0u);
+  EXPECT_EQ(read_exit_records(folder_.path()).size(), 2u);
 }
 
 TEST_F(OwnRanksTest, LeaveARecordOfTheErrorThatTheWorkEndsWith) {

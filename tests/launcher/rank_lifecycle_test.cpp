@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/process/exit_record.h"
 #include "launcher/process/recorded_bootstrap.h"
 #include "runtime/core/guard.h"
 #include "tests/temporary_directory.h"
@@ -50,6 +51,18 @@ TEST_F(RankLifecycleTest, SettlesWellOnce) {
   EXPECT_TRUE(rank.settle_well().has_value());
   rank.settle({ErrorKind::kInternal, "late"});
   EXPECT_EQ(record()["code"], 0);  // the end that was recorded holds
+}
+
+TEST_F(RankLifecycleTest, RemovesTheRecordThatAnEarlierRunHasLeftOfItsRankAlone) {
+  for (const int rank : {2, 3, 4}) {
+    ASSERT_TRUE(write_exit_record(records_.path(), {.code = 0, .rank = rank}).has_value());
+  }
+  const RankLifecycle rank(3, clock_, run_, Faults({}, 3));
+  EXPECT_FALSE(is_recorded());  // as it is left by a kill
+  const auto left = read_exit_records(records_.path());
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].rank, 2);  // of this run already
+  EXPECT_EQ(left[1].rank, 4);
 }
 
 TEST_F(RankLifecycleTest, SaysWhatItWasDoingWhereItTellsOfAPeer) {
