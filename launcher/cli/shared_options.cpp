@@ -269,7 +269,8 @@ void add_run_options(CLI::App& app, RunOptions& options, EngineOptions& engine) 
       ->transform(one_of<ShowProgress>(
           {{"auto", ShowProgress::kOnTerminal}, {"always", ShowProgress::kAlways}, {"never", ShowProgress::kNever}}))
       ->type_name("WHEN");
-  app.add_option("--first-rank", options.first_rank)->group("");  // given by the program itself
+  app.add_option("--first-rank", options.first_rank)->group("");  // these two are given by the program itself
+  app.add_flag("--make-exit-record", options.makes_exit_record)->group("");
   app.add_option("--exit-record", options.exit_record, "Folder for rank-R.json: how each process ended")
       ->type_name("DIR");
   app.add_option("--flight-recorder", options.flight_recorder,

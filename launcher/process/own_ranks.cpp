@@ -35,10 +35,11 @@ Error interrupted() { return {ErrorKind::kCancelled, "[launcher] interrupted; st
 
 /// Checks that both folders can be written; each gets a rank-R.json.
 Result<void> check_folders(const RunOptions& run) {
+  std::error_code ignored;
+  if (run.exit_record && run.makes_exit_record) std::filesystem::create_directories(*run.exit_record, ignored);
   if (run.exit_record) LOCKSTEP_TRY_VOID(check_writable(*run.exit_record / "rank-0.json", "--exit-record"));
   if (!run.flight_recorder) return ok();
   LOCKSTEP_TRY_VOID(check_writable(*run.flight_recorder / "rank-0.json", "--flight-recorder"));
-  std::error_code ignored;
   if (!run.exit_record || !std::filesystem::equivalent(*run.exit_record, *run.flight_recorder, ignored)) return ok();
   return Error{ErrorKind::kInvalidArgument,
                fmt::format("[launcher] --flight-recorder: found {}, the folder of --exit-record, expected another one: "

@@ -27,7 +27,7 @@ Result<RanksEnd> RankProcesses::run(RanksCommand command) {
   if (!command.records.empty()) {
     std::error_code failed;  // the ranks say so
     std::filesystem::create_directories(command.records, failed);
-    remove_exit_records(command.records);
+    if (!command.shares_records) remove_exit_records(command.records);
   }
   const int end_signal = command.role == WatchedChild::kRankZero ? kEndOfRank : kEndOfLauncher;
   command.child.orphan_signal = end_signal;

@@ -21,8 +21,8 @@ struct RanksCommand {
   process::ChildCommand child;  // of the first process; its signal for orphans is chosen here
   WatchedChild role = WatchedChild::kRankZero;
   std::optional<int> ranks = {};  // their number, if it is known
-  std::filesystem::path
-      records;  // where they write their exit records; made, or emptied, before the start; empty: none
+  std::filesystem::path records;  // where they write their exit records; made before the start; empty: none
+  bool shares_records = false;    // others write there at the same time; false: emptied before the start
 };
 
 struct RanksEnd {

@@ -29,6 +29,7 @@ struct RunOptions {
   double silence_s = 8.0;          // until a frozen rank counts as lost; 0: never
   Detection peer_detection = Detection::kOn;
   std::optional<std::filesystem::path> exit_record;
+  bool makes_exit_record = false;  // makes that folder where there is none
   std::optional<std::filesystem::path> flight_recorder;
   ShowProgress progress = ShowProgress::kOnTerminal;
   std::vector<std::string> faults;  // fault.h reads them

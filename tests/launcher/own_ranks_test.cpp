@@ -148,6 +148,9 @@ TEST_F(OwnRanksTest, RefuseFoldersThatCannotTakeTheirFiles) {
   OwnRanks absent = ranks(1);
   absent.run.exit_record = folder_.path() / "absent";
   EXPECT_THAT(on_own_ranks(absent, do_nothing).error().message, HasSubstr("--exit-record"));
+  absent.run.makes_exit_record = true;
+  EXPECT_TRUE(on_own_ranks(absent, do_nothing).has_value());
+  EXPECT_EQ(read_exit_records(*absent.run.exit_record).size(), 1u);
 }
 
 }  // namespace

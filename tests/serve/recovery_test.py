@@ -309,6 +309,37 @@ class Recovery(unittest.TestCase):
             self.assertIn("no memory for both: 3 ranks start after the others", server.said())
             self.assertEqual(status(server)["tp"], 2)
 
+    def test_exit_records_are_those_of_the_ranks_whose_end_counted(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+
+            def records():
+                return {path.name: json.loads(path.read_text())["code"] for path in folder.glob("rank-*.json")}
+
+            def change(server, ranks):
+                self.assertEqual(server.post(*completion())[0], 200)  # a step tells how large the ranks are
+                sizes = [rank["resident_bytes"] for rank in status(server)["ranks"]]
+                self.assertTrue(all(sizes), sizes)  # so that the others load beside them
+                return server.post("/admin/degree", {"tp": ranks, "wait": True})
+
+            (folder / "rank-7.json").write_text('{"code": 2, "rank": 7}')  # of an earlier server
+            with serve(2, "--exit-record", folder, "--fault", "rank=2,phase=load,kind=fail") as server:
+                with self.subTest("ranks that fail beside others"):  # one that only three ranks have
+                    code, answer = change(server, 3)
+                    self.assertEqual(code, 409, answer)
+                    self.assertEqual(records(), {})
+                with self.subTest("a loss after that"):
+                    self.kill(server, 1)
+                    self.assertTrue(served.until(lambda: status(server)["restarts"] == 1 and self.is_ready(server)))
+                    self.assertEqual(records(), {"rank-0.json": 5})
+                with self.subTest("ranks that others replace"):
+                    self.assertEqual(change(server, 1)[0], 200, server.said())
+                    self.assertTrue(served.until(lambda: len(list(folder.glob("start-*"))) == 1))
+                    self.assertEqual(records(), {"rank-0.json": 5})
+            self.assertEqual(server.process.returncode, 0)
+            self.assertEqual(records(), {"rank-0.json": 0})
+            self.assertEqual(list(folder.glob("start-*")), [])
+
     def test_ranks_that_are_threads_of_one_process_start_again(self):
         with serve(2, "--launch", "threads") as server:
             expected = answers(begin_all(server))

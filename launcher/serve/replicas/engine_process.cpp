@@ -17,6 +17,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   LOCKSTEP_TRY(launcher::PrivateFolder folder, launcher::PrivateFolder::make());
   std::unique_ptr<EngineProcess> own(new EngineProcess(std::move(folder)));
   start.words.insert(start.words.end(), {"--socket", own->socket().string()});
+  // Other machines may lack a folder that was made for this start.
+  if (!start.records.empty() && !start.shares_records) start.words.push_back("--make-exit-record");
   // Ranks on other machines cannot write here.
   if (start.records.empty() && start.ranks > 0) start.records = own->folder_.path();
   if (!start.records.empty()) start.words.insert(start.words.end(), {"--exit-record", start.records.string()});
@@ -28,7 +30,8 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
                 .hardware_threads = std::move(start.hardware_threads)},
       .role = start.ranks > 0 ? launcher::WatchedChild::kRankZero : launcher::WatchedChild::kLauncher,
       .ranks = start.ranks > 0 ? std::optional(start.ranks) : std::nullopt,
-      .records = std::move(start.records)};
+      .records = std::move(start.records),
+      .shares_records = start.shares_records};
   own->thread_ = std::thread([&loop, command = std::move(command), on_end = std::move(on_end), own = own.get()] {
     const auto end = own->ranks_.run(command);
     loop.post(

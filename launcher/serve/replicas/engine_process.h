@@ -22,6 +22,7 @@ struct EngineStart {
   process::EnvironmentMap environment;
   int ranks = 0;                           // that it starts on this machine; 0: a launcher starts them
   std::filesystem::path records = {};      // where its ranks write their exit records; empty: a private folder
+  bool shares_records = false;             // ranks that another launcher has started write there, too
   std::vector<int> hardware_threads = {};  // that its ranks may run on; empty: all of this process's
 };
 

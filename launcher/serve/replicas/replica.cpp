@@ -64,6 +64,7 @@ Replica::Replica(const ReplicaParts& parts, size_t number, std::optional<EngineA
                  .max_restarts = parts.options.max_restarts}),
       degree_(parts.options.ranks),
       departures_(duration_of(parts.options.silence_s)),
+      records_(is_own() && !of_another_launcher() ? records_of(parts.options, number) : std::filesystem::path()),
       growth_pause_(kGrow) {}
 
 Replica::~Replica() { close(); }
@@ -99,13 +100,16 @@ Result<std::unique_ptr<Replica::Group>> Replica::begin(const Crew& crew) {
     std::vector<std::string> words = engine_command(options, crew);
     if (options.replicas > 1)
       words.insert(words.end(), {"--first-rank", std::to_string(static_cast<int>(number_) * crew.ranks)});
-    LOCKSTEP_TRY(group->process,
-                 EngineProcess::start({.words = std::move(words),
-                                       .environment = parts_.environment,
-                                       .ranks = own_ranks(options, crew.ranks),
-                                       .records = records_of(options, number_),
-                                       .hardware_threads = hardware_threads()},
-                                      parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
+    group->records = records_.next();
+    LOCKSTEP_TRY(
+        group->process,
+        EngineProcess::start({.words = std::move(words),
+                              .environment = parts_.environment,
+                              .ranks = own_ranks(options, crew.ranks),
+                              .records = group->records ? group->records->folder() : records_of(options, number_),
+                              .shares_records = of_another_launcher(),
+                              .hardware_threads = hardware_threads()},
+                             parts_.loop, [this, own](const Result<void>& result) { on_gone(own, result); }));
     where.socket = group->process->socket();
   }
   group->connection =
@@ -200,6 +204,7 @@ void Replica::on_gone(Group* group, const Result<void>& result) {
     return end_change(result.has_value() ? "its ranks have ended" : result.error().message);
   }
   if (group != group_.get()) return;
+  if (group_->records != nullptr) group_->records->publish();
   timer_.reset();
   if (is_finishing_) return events_.on_finished(result);
   start_after(result);
@@ -383,6 +388,11 @@ void Replica::close() {
   growing_.reset();
   parts_.engine.detach(number_);
   next_.reset();
+  if (group_ != nullptr) {
+    group_->connection.reset();
+    group_->process.reset();
+    if (group_->records != nullptr) group_->records->publish();
+  }
   group_.reset();
   retired_.clear();
 }

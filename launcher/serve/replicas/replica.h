@@ -23,6 +23,7 @@
 #include "launcher/serve/replicas/engine_process.h"
 #include "launcher/serve/replicas/recovery.h"
 #include "launcher/serve/replicas/replica_options.h"
+#include "launcher/serve/replicas/start_records.h"
 #include "runtime/core/log.h"
 
 namespace lockstep::serve {
@@ -83,6 +84,7 @@ class Replica {
   /// Processes and the connection to them.
   struct Group {
     Crew crew;
+    std::unique_ptr<StartRecords> records;   // outlive the processes; null: none, or in a folder with those of others
     std::unique_ptr<EngineProcess> process;  // null: the engine is not this program's
     std::unique_ptr<Connection> connection;
   };
@@ -127,6 +129,7 @@ class Replica {
   Recovery recovery_;
   Degree degree_;
   Departures departures_;
+  ReplicaRecords records_;
   std::optional<Departure> leaving_;           // that was acted on
   std::unique_ptr<Group> group_;               // null: between two starts
   std::unique_ptr<Group> next_;                // loads beside it
