@@ -31,4 +31,11 @@ Result<const device::BackendDriver*> find_driver(std::string_view name) {
                                                         name, fmt::join(names, ", "))};
 }
 
+std::string settings_of(const device::BackendDriver& driver, const device::OptionValues& values) {
+  std::string settings = driver.statement(values);  // a line each
+  if (settings.ends_with('\n')) settings.pop_back();
+  std::ranges::replace(settings, '\n', ' ');
+  return settings;
+}
+
 }  // namespace lockstep::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/core/result.h"
@@ -15,5 +16,9 @@ std::span<const device::BackendDriver* const> drivers();
 /// The backend called `name`. Fails with `kInvalidArgument`, listing the names, for an unknown name, and with the
 /// driver's reason for a backend that this build lacks.
 Result<const device::BackendDriver*> find_driver(std::string_view name);
+
+/// The backend's settings on which an answer's bits depend, on one line: "--instruction-set avx512". Takes checked
+/// values.
+std::string settings_of(const device::BackendDriver& driver, const device::OptionValues& values);
 
 }  // namespace lockstep::engine

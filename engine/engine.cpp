@@ -27,8 +27,6 @@ std::vector<int64_t> or_one(const std::vector<int64_t>& sizes, int64_t one) {
   return sizes.empty() ? std::vector<int64_t>{one} : sizes;
 }
 
-std::string or_default(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "default"; }
-
 }  // namespace
 
 Engine::Impl::Impl(group::State& group, Model model, EngineOptions options)
@@ -155,7 +153,9 @@ void Engine::Impl::note_facts(group::Member& member, const model::Plan& plan, co
   member.log().info("{}", phases_line(member.phases()));
   facts_ = {.ranks = member.size(),
             .threads = plan.threads,
+            .identity = plan.identity,
             .backend = std::string(driver.name()),
+            .backend_settings = engine::settings_of(driver, options_.backend_options),
             .communicator = communicator == nullptr ? "none" : communicator->name(),
             .dtype = std::string(to_string(shard.dtype)),
             .weights = model::weights_in_words(plan.model.spec),
@@ -268,12 +268,12 @@ Result<void> Engine::Impl::resume(group::State& group) {
 Result<std::string> Engine::Impl::suspended() const {
   if (!leads()) return not_leading("name suspended requests");
   LOCKSTEP_TRY(const auto requests, submissions_->suspended());
-  return requests::to_text(requests, model_);
+  return requests::to_text(requests, facts_.identity);
 }
 
 Result<std::vector<RequestHandle>> Engine::Impl::restore(std::string_view suspended) {
   LOCKSTEP_TRY_VOID(check_works());
-  LOCKSTEP_TRY(auto requests, requests::parse_suspended(suspended, model_));
+  LOCKSTEP_TRY(auto requests, requests::parse_suspended(suspended, facts_.identity));
   LOCKSTEP_TRY(auto states, submissions_->restore(std::move(requests)));
   return handles_of(std::move(states));
 }
@@ -373,28 +373,5 @@ Result<std::vector<RequestHandle>> Engine::restore(std::string_view suspended) {
 const EngineFacts& Engine::facts() const { return impl_->facts(); }
 EngineCounters Engine::counters() const { return impl_->counters(); }
 trace::Activity Engine::activity(size_t most_steps) const { return impl_->activity(most_steps); }
-
-Result<std::string> statement_of(const EngineOptions& options) {
-  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
-  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
-  std::string text =
-      fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--draft-model {}\n", options.prefill_chunk,
-                  or_default(options.slots), or_default(options.capacity), options.drafting.model ? "given" : "none");
-  text += fmt::format("--trace, --metrics or --profile {}\n--trace-events {}\n",
-                      options.observe.is_on() ? "given" : "none", options.observe.trace_events);
-  text += fmt::format("--backend {}\n--communicator {}\n", options.backend, options.communicator);
-  return text + driver->statement(options.backend_options);
-}
-
-std::vector<std::string> backend_names() {
-  std::vector<std::string> names;
-  for (const device::BackendDriver* driver : engine::drivers()) names.emplace_back(driver->name());
-  return names;
-}
-
-Result<void> check_ranks(const Model& model, const EngineOptions& options, int ranks) {
-  LOCKSTEP_TRY_VOID(model::divide_model(options.partition, model.spec(), ranks, options.slots));
-  return ok();
-}
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "engine/group/build_id.h"
 #include "engine/group/communicators.h"
 #include "engine/group/environment.h"
+#include "engine/model/identity.h"
 #include "engine/model/requirements.h"
 #include "engine/model/served_spec.h"
 #include "lockstep/time_limits.h"
@@ -343,6 +344,9 @@ Result<Plan> make_plan(group::Member& member, const Model& model, const EngineOp
     LOCKSTEP_TRY_VOID(driver.available());
     LOCKSTEP_TRY_VOID(driver.check_options(options.backend_options));
     LOCKSTEP_TRY(plan, plan_models(model, options, member.size(), driver.capabilities()));
+    if (member.leads()) {
+      LOCKSTEP_TRY(plan.identity, identity_of(model, options, driver));
+    }
     return ok();
   };
   LOCKSTEP_TRY_VOID(member.all_succeeded(locally()));

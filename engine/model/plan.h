@@ -48,6 +48,7 @@ struct Plan {
   std::optional<ModelPlan> draft;                  // a model that drafts for the model
   std::optional<generation::PromptLookup> lookup;  // or the lookup that drafts without a model
   std::vector<std::string> warnings;               // for the user, once
+  std::string identity;                            // identity_of the engine; rank 0 alone
 
   std::vector<device::RankPlace> places;
   group::Placement placement;  // with threads and devices

@@ -54,6 +54,7 @@ nb::dict dict_of(const EngineFacts& facts) {
   made["ranks"] = facts.ranks;
   made["threads"] = facts.threads;
   made["backend"] = facts.backend;
+  made["backend_settings"] = facts.backend_settings;
   made["communicator"] = facts.communicator;
   made["dtype"] = facts.dtype;
   made["weights"] = facts.weights;

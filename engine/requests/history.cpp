@@ -3,25 +3,20 @@
 #include <fmt/format.h>
 
 #include "engine/requests/field_json.h"
-#include "runtime/core/hash.h"
 #include "runtime/core/json_depth.h"
 
 namespace lockstep::requests {
 namespace {
 
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 
 /// The content of the text that one engine writes for another.
 struct Suspended {
   int64_t version = kVersion;
-  std::string model;  // fingerprint of its spec
+  std::string engine;  // EngineFacts::identity
   std::vector<SuspendedRequest> requests;
 };
-LOCKSTEP_FIELDS(Suspended, version, model, requests);
-
-std::string fingerprint_of(const Model& model) {
-  return fmt::format("{:016x}", Fingerprint().add(fields_to_text(model.spec())).value());
-}
+LOCKSTEP_FIELDS(Suspended, version, engine, requests);
 
 Error invalid(const std::string& found) {
   return {ErrorKind::kInvalidArgument,
@@ -31,12 +26,12 @@ Error invalid(const std::string& found) {
 
 }  // namespace
 
-std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model) {
-  return field_json::write(Suspended{.model = fingerprint_of(model), .requests = requests})
+std::string to_text(const std::vector<SuspendedRequest>& requests, const std::string& engine) {
+  return field_json::write(Suspended{.engine = engine, .requests = requests})
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const Model& model) {
+Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const std::string& engine) {
   if (nests_too_deep(text)) return invalid("lists nested too deep");
   Suspended suspended;
   try {
@@ -45,11 +40,11 @@ Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, con
     return invalid(failure.what());
   }
   if (suspended.version != kVersion) return invalid(fmt::format("version {}", suspended.version));
-  if (suspended.model == fingerprint_of(model)) return std::move(suspended.requests);
+  if (suspended.engine == engine) return std::move(suspended.requests);
   return Error{ErrorKind::kFailedPrecondition,
-               fmt::format("[engine/requests] cannot restore requests: found those of a model with the fingerprint {}, "
-                           "expected {}; open the model, and its options, that they were suspended with",
-                           suspended.model, fingerprint_of(model))};
+               fmt::format("[engine/requests] cannot restore requests: found those of an engine with the identity {}, "
+                           "expected {}; open the same weights with the same options and backend",
+                           suspended.engine, engine)};
 }
 
 std::optional<std::vector<AnswerSoFar>> delivered_of(const Request& request) {

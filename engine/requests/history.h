@@ -43,10 +43,11 @@ LOCKSTEP_FIELDS(SuspendedRequest, ids, negative, masked_inside, embeddings, conf
 /// The answers of `Request::delivered`; none: the request begins.
 std::optional<std::vector<AnswerSoFar>> delivered_of(const Request& request);
 
-/// As JSON text, with the model's whole spec for identification.
-std::string to_text(const std::vector<SuspendedRequest>& requests, const Model& model);
+/// As JSON text. `engine`: the identity of the one that answered them until now (EngineFacts).
+std::string to_text(const std::vector<SuspendedRequest>& requests, const std::string& engine);
 
-/// Fails with `kInvalidArgument` for text that `to_text` did not write, with `kFailedPrecondition` for another model.
-Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const Model& model);
+/// Fails with `kInvalidArgument` for text that `to_text` did not write, with `kFailedPrecondition` for another engine,
+/// whose answers would go on with other bits.
+Result<std::vector<SuspendedRequest>> parse_suspended(std::string_view text, const std::string& engine);
 
 }  // namespace lockstep::requests

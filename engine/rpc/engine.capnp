@@ -76,6 +76,7 @@ struct Facts {
   backend @6 :Text;
   dtype @7 :Text;
   replicas @8 :List(Address); # of engines like this one that the same launch has started, and which serve apart from it
+  identity @9 :Text;          # equal for engines that can go on with each other's requests
 
   struct Address {
     socket @0 :Text;          # empty: TCP

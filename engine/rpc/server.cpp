@@ -145,6 +145,7 @@ class EngineServer final : public wire::Engine::Server {
     to.setVocabulary(static_cast<uint32_t>(service_.model.spec().vocabulary));
     to.setBackend(facts.backend.c_str());
     to.setDtype(facts.dtype.c_str());
+    to.setIdentity(facts.identity.c_str());
     write_addresses(service_.replicas, to.initReplicas(static_cast<uint32_t>(service_.replicas.size())));
     return kj::READY_NOW;
   }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "launcher/batch/job_facts.h"
 #include "launcher/batch/job_record.h"
 #include "launcher/batch/row_work.h"
 #include "launcher/generate/generation.h"
@@ -80,7 +81,8 @@ class PartOfJob final : public Job {
     LOCKSTEP_TRY(work_, RowWork::open(command_, model));
     LOCKSTEP_TRY(rows_, RowClient::connect(address_, group_));
     const RowSetup& setup = rows_->setup();
-    if (work_->jobs().fingerprint() != setup.jobs) return other_jobs_file();
+    LOCKSTEP_TRY(const journal::JobDescription job, describe_job(command_, model, work_->jobs()));
+    if (fingerprint_of(job) != setup.job) return other_job();
     work_->requests().set_time(setup.unix_time);
     LOCKSTEP_TRY(EngineOptions options, work_->options(model, setup.capacity, setup.rows));
     return std::optional(std::move(options));
@@ -94,11 +96,12 @@ class PartOfJob final : public Job {
   Result<void> report(const Engine*) override { return ok(); }
 
  private:
-  /// The file changed since the job began, before this group read it, or is another one on this host.
-  Error other_jobs_file() const {
+  /// A file changed since the job began, or is another one on this host; or the processors differ.
+  Error other_job() const {
     return {ErrorKind::kFailedPrecondition,
-            fmt::format("[launcher] --prompts-file: found other rows in {} than the process that shares them out, "
-                        "expected the same; leave the file alone, give every host the same, then start again",
+            fmt::format("[launcher] cannot take part in the job: found another jobs file ({}), model or "
+                        "--instruction-set than the process that shares the rows out, expected the same on every host; "
+                        "leave the files alone, give every host the same, then start again",
                         command_.prompts.jobs_file->string())};
   }
 

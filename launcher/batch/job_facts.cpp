@@ -4,20 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "engine/drivers.h"
+#include "engine/model/identity.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
-#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::launcher {
 namespace {
 
 using journal::Fact;
-
-constexpr int64_t kSamples = 32;           // per weight file
-constexpr int64_t kSampleBytes = 4096;     // per sample
-constexpr int64_t kHeaderBytes = 1 << 16;  // at the beginning of a weight file
 
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
@@ -28,45 +24,6 @@ Result<std::string> hash_of(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, failed)) return std::string("none");
   LOCKSTEP_TRY(const std::string text, read_text_file(path, "--model"));
   return hash_text(Fingerprint().add(text).value());
-}
-
-bool is_weights(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name.ends_with(".safetensors") || (name.starts_with("pytorch_model") && name.ends_with(".bin"));
-}
-
-Result<void> add_samples(const std::filesystem::path& path, Fingerprint& hash) {
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(0, std::ios::end);
-  const int64_t size = file.tellg();
-  std::string block;
-  const auto take = [&](int64_t offset, int64_t bytes) {
-    block.assign(static_cast<size_t>(std::min(bytes, size - offset)), ' ');
-    file.seekg(offset);
-    file.read(block.data(), std::ssize(block));
-    hash.add(block);
-  };
-  hash.add(size);
-  take(0, kHeaderBytes);
-  for (int64_t i = 0; i < kSamples && size > kHeaderBytes; ++i) take(size / kSamples * i, kSampleBytes);
-  if (file) return ok();
-  return Error{ErrorKind::kNotFound, fmt::format("[launcher] --model: cannot read {}", path.string())};
-}
-
-Result<std::string> hash_of_weights(const std::filesystem::path& directory) {
-  std::vector<std::filesystem::path> files;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
-    if (is_weights(entry.path())) files.push_back(entry.path());
-  }
-  if (gguf::is_gguf(directory)) {
-    LOCKSTEP_TRY(const gguf::GgufModel model, gguf::read_model(directory));
-    for (const gguf::GgufHeader& part : model.parts) files.push_back(part.path);
-  }
-  std::ranges::sort(files);
-  Fingerprint hash;
-  for (const std::filesystem::path& file : files) LOCKSTEP_TRY_VOID(add_samples(file, hash));
-  return fmt::format("{} of {} files", hash_text(hash.value()), files.size());
 }
 
 /// Drafts change the speed and never the answer.
@@ -85,12 +42,12 @@ std::string quoted(const std::vector<std::string>& texts) { return fmt::format("
 
 Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory) {
   std::vector<Fact> facts;
-  for (const char* name :
-       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+  for (const char* name : {"config.json", "generation_config.json", "quantize_config.json", "quant_config.json",
+                           "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
     LOCKSTEP_TRY(std::string hash, hash_of(directory / name));
     facts.push_back({fmt::format("model's {}", name), std::move(hash)});
   }
-  LOCKSTEP_TRY(std::string weights, hash_of_weights(directory));
+  LOCKSTEP_TRY(std::string weights, model::hash_of_weights(directory));
   facts.push_back({"model's weights", std::move(weights)});
   return facts;
 }
@@ -102,10 +59,13 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
   job.facts = {{"hash of the jobs file's rows", hash_text(jobs.fingerprint())}};
   LOCKSTEP_TRY(const std::vector<Fact> of_model, describe_model(command.model.directory));
   job.facts.insert(job.facts.end(), of_model.begin(), of_model.end());
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(engine.backend));
+  LOCKSTEP_TRY_VOID(driver->check_options(engine.backend_options));
   const auto max_new_tokens = command.generation.find("max_new_tokens");
   const std::vector<Fact> options = {
       {"version of lockstep", LOCKSTEP_VERSION},
       {"--backend", engine.backend},
+      {"settings of the backend", engine::settings_of(*driver, engine.backend_options)},
       {"--dtype", std::string(to_string(model.dtype()))},
       {"--weights", changes.weights ? checkpoint::option_text(*changes.weights) : "dtype"},
       {"--activations", changes.activations ? std::string(to_string(*changes.activations)) : "default"},
@@ -125,6 +85,12 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
     if (changes_answers(name) && name != "max_new_tokens") job.facts.push_back({name, value});
   }
   return job;
+}
+
+uint64_t fingerprint_of(const journal::JobDescription& job) {
+  Fingerprint hash;
+  for (const Fact& fact : job.facts) hash.add(fact.name).add(fact.value);
+  return hash.value();
 }
 
 }  // namespace lockstep::launcher

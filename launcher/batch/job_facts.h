@@ -2,6 +2,7 @@
 // job may continue at another degree; nor are options that change only the speed (slots, chunks, drafts).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace lockstep::launcher {
 
 /// Fails with `kNotFound` when a file of the model cannot be read.
 Result<journal::JobDescription> describe_job(const GenerateCommand& command, const Model& model, const JobsFile& jobs);
+
+/// Of all facts: equal for processes that may answer rows of the same job.
+uint64_t fingerprint_of(const journal::JobDescription& job);
 
 /// Describes the model in `directory` by its files' contents, not by its name: configuration and tokenizer whole; the
 /// sizes, headers and samples of weights.

@@ -112,7 +112,8 @@ Result<JobRecord::FirstStart> JobRecord::open_results(const Model& model, RowWor
 Result<void> JobRecord::open(const Model& model, RowWork& work) {
   LOCKSTEP_TRY(start_, open_results(model, work));
   rows_ = work.jobs().size();
-  jobs_ = work.jobs().fingerprint();
+  LOCKSTEP_TRY(const journal::JobDescription job, describe_job(command_, model, work.jobs()));
+  job_ = fingerprint_of(job);
   done_before_ = results_->done();
   return ok();
 }

@@ -28,7 +28,7 @@ class JobRecord {
   /// Fails as the journal does, and for a capacity that the model does not have.
   Result<void> open(const Model& model, RowWork& work);
   /// For every group of ranks; after `open`.
-  RowSetup setup() const { return {start_.capacity, start_.unix_time, rows_ - done_before_, jobs_}; }
+  RowSetup setup() const { return {start_.capacity, start_.unix_time, rows_ - done_before_, job_}; }
 
   /// The rows without results, for groups with `slots` slots in all. `on_failure` as of RowRecorder.
   std::unique_ptr<SharedRows> share(int64_t slots, std::function<void(const Error&)> on_failure);
@@ -58,7 +58,7 @@ class JobRecord {
   FirstStart start_;
   const SharedRows* shared_ = nullptr;  // while rows are shared out
   uint64_t rows_ = 0;
-  uint64_t jobs_ = 0;         // fingerprint of the jobs file
+  uint64_t job_ = 0;          // its fingerprint
   uint64_t done_before_ = 0;  // rows that earlier starts finished
   TimePoint began_, reported_;
   std::optional<int64_t> tokens_;  // of this start

@@ -85,7 +85,7 @@ RowAddress parse_row_address(const std::string& text) {
 }
 
 std::array<uint64_t, 4> to_words(const RowSetup& setup) {
-  return {static_cast<uint64_t>(setup.capacity), static_cast<uint64_t>(setup.unix_time), setup.rows, setup.jobs};
+  return {static_cast<uint64_t>(setup.capacity), static_cast<uint64_t>(setup.unix_time), setup.rows, setup.job};
 }
 
 std::optional<RowSetup> parse_row_setup(std::span<const uint64_t> words) {
@@ -93,7 +93,7 @@ std::optional<RowSetup> parse_row_setup(std::span<const uint64_t> words) {
   return RowSetup{.capacity = static_cast<int64_t>(words[0]),
                   .unix_time = static_cast<int64_t>(words[1]),
                   .rows = words[2],
-                  .jobs = words[3]};
+                  .job = words[3]};
 }
 
 bool send_frame(const Descriptor& socket, RowMessage kind, std::span<const uint64_t> words) {

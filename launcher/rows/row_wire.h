@@ -41,7 +41,7 @@ struct RowSetup {
   int64_t capacity = 1;   // tokens of a slot
   int64_t unix_time = 0;  // of the job's first start
   uint64_t rows = 0;      // that have no answer yet
-  uint64_t jobs = 0;      // fingerprint of the jobs file, which every group reads
+  uint64_t job = 0;       // fingerprint of what every group reads: the jobs file, the model
 
   friend bool operator==(const RowSetup&, const RowSetup&) = default;
 };

@@ -59,7 +59,7 @@ class RestoredTextTest : public EngineTest {
         .answers = {{.ids = {expected.ids.begin(), expected.ids.begin() + static_cast<ptrdiff_t>(tokens)}}}};
     const auto group = Group::threads(2).value();
     const auto engine = open(*group);
-    auto handles = engine->restore(requests::to_text({suspended}, model())).value();
+    auto handles = engine->restore(requests::to_text({suspended}, engine->facts().identity)).value();
     Answer answer = handles.at(0).wait().value().at(0);
     EXPECT_TRUE(engine->close().has_value());
     return answer;
@@ -101,6 +101,34 @@ TEST_F(RestoredTextTest, AStreamGoesOnWithTheNextCharacterAfterEachNumberOfToken
                                                            whole.pieces.end()));
     }
   }
+}
+
+TEST_F(RestoredTextTest, AnEngineWhoseBitsDifferRefusesTheRequests) {
+  const auto identity = [](int ranks, const Model& model, const EngineOptions& options) {
+    const auto group = Group::threads(ranks).value();
+    const auto engine = Engine::open(*group, model, options).value();
+    EXPECT_TRUE(engine->close().has_value());
+    return engine->facts().identity;
+  };
+  const std::string own = identity(1, model(), small());
+  EngineOptions larger = small(), portable = small(), fast = small();
+  larger.slots = 5;
+  larger.prefill_chunk = 3;
+  EXPECT_EQ(identity(2, model(), larger), own);
+  portable.backend_options = {{"instruction-set", "portable"}};
+  EXPECT_NE(identity(1, model(), portable), own);
+  fast.partition.numerics = partition::Numerics::kFast;
+  EXPECT_NE(identity(1, model(), fast), own);
+  EXPECT_NE(identity(1, Model::open(folder_.path(), {.dtype = DType::kBFloat16}).value(), small()), own);
+
+  model::write_hashed_weights(folder_.path(), model::llama_tensors(), /*seed=*/4, {});
+  const auto group = Group::threads(1).value();
+  const auto engine = open(*group);
+  EXPECT_NE(engine->facts().identity, own);
+  const auto restored = engine->restore(requests::to_text({{.ids = prompt_}}, own));
+  ASSERT_FALSE(restored.has_value());
+  EXPECT_EQ(restored.error().kind, ErrorKind::kFailedPrecondition);
+  EXPECT_TRUE(engine->close().has_value());
 }
 
 }  // namespace

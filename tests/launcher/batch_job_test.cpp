@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/batch/job_facts.h"
 #include "launcher/batch/jobs_file.h"
 #include "launcher/rows/row_results.h"
 #include "launcher/rows/row_server.h"
@@ -128,19 +129,25 @@ TEST_F(BatchJobTest, KeepsTheCapacityOfTheFirstStartInTheJournal) {
   expect_refused(other, "found --max-new-tokens 6 now, expected 5", ErrorKind::kInvalidArgument);
 }
 
-TEST_F(BatchJobTest, APartOfAJobRefusesAnotherJobsFile) {
+TEST_F(BatchJobTest, APartOfAJobRefusesAnotherJobsFileOrModel) {
   GenerateCommand part = command("{\"ids\": [4]}\n{\"ids\": [5]}\n");
   part.rows_from = {.socket = model_.path() / "rows.sock", .group = 1};
   const JobsFile jobs = JobsFile::open(*part.prompts.jobs_file, ChatRows::kNo).value();
   const auto results = keep_in_memory();
   SharedRows rows(
       *results, jobs.size(), /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
-  const auto server = RowServer::open(rows, {.capacity = 5, .rows = jobs.size(), .jobs = jobs.fingerprint()},
+  const Model model = Model::open(part.model.directory).value();
+  const uint64_t job = fingerprint_of(describe_job(part, model, jobs).value());
+  const auto server = RowServer::open(rows, {.capacity = 5, .rows = jobs.size(), .job = job},
                                       /*most=*/100, {.socket = part.rows_from.socket});
   ASSERT_TRUE(server.has_value()) << server.error().message;
   EXPECT_EQ(options_of(part).slots, 2);
   model_.write("jobs.jsonl", "{\"ids\": [4]}\n{\"ids\": [6]}\n");
-  expect_refused(part, "jobs.jsonl than the process that shares them out", ErrorKind::kFailedPrecondition);
+  expect_refused(part, "than the process that shares the rows out", ErrorKind::kFailedPrecondition);
+  model_.write("jobs.jsonl", "{\"ids\": [4]}\n{\"ids\": [5]}\n");
+  EXPECT_EQ(options_of(part).slots, 2);
+  model_.write("model.safetensors", "other weights");
+  expect_refused(part, "than the process that shares the rows out", ErrorKind::kFailedPrecondition);
 }
 
 }  // namespace

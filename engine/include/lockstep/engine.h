@@ -67,8 +67,10 @@ std::string words_of_losses(const std::vector<RankCores>& ranks);
 /// Facts of an engine: sizes, graphs, memory. A regular value, complete when the engine has closed.
 struct EngineFacts {
   int ranks = 1;
-  int threads = 1;  // per rank
-  std::string backend, communicator, dtype;
+  int threads = 1;       // per rank
+  std::string identity;  // equal for engines that give a request the same bits, whatever their ranks; of rank 0
+  std::string backend, backend_settings;  // "cpu", "--instruction-set avx512": the kernels that the bits depend on
+  std::string communicator, dtype;
   std::string weights;   // "dtype" or "int8:64"
   std::string kv_dtype;  // "dtype", "int8" or "fp8"
   int64_t slots = 0, prefill_chunk = 0, capacity = 0;

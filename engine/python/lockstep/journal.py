@@ -25,6 +25,8 @@ from .errors import Error, bad_input
 from .outputs import AnswerCopy
 
 _VERSION = 1
+# Of the model's directory; tokenizer.json makes the texts of answers and finds their stop strings.
+_FILES = ("config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json", "tokenizer.json")
 _FIELDS = ("token_ids", "text", "finish_reason", "stop_string", "sequence_score", "cached_tokens", "logprobs")
 _SAMPLES, _SAMPLE_BYTES, _HEADER_BYTES = 32, 4096, 1 << 16  # of a weight file
 
@@ -46,6 +48,11 @@ def _answer_of(fields: dict[str, Any]) -> AnswerCopy:
 
 def _hash(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _hash_of_file(path: Path) -> str:
+    """Of a file of the model's directory; those of a GGUF file are in its header, which the weights' hash covers."""
+    return _hash(path.read_bytes()) if path.is_file() else "none"
 
 
 def _hash_of_weights(directory: Path) -> str:
@@ -75,12 +82,13 @@ def facts_of(engine: _lockstep.OpenModel, prompts: TokenRows, config: _lockstep.
     return {"prompts": f"{len(prompts.rows)} with the hash {ids.hexdigest()[:16]}",
             "generation options": _hash(json.dumps(_lockstep.fields_of(config)).encode()),
             "skip_special_tokens": not special_text,
-            "config.json": _hash(b"" if directory.is_file() else (directory / "config.json").read_bytes()),
+            **{name: _hash_of_file(directory / name) for name in _FILES},
             "weights": _hash_of_weights(directory),
             "dtype": facts["dtype"],
             "stored weights": facts["weights"],
             "stored keys and values": facts["kv_dtype"],
             "backend": facts["backend"],
+            "settings of the backend": facts["backend_settings"],
             "max_seq_len": facts["max_seq_len"],
             "lockstep": _lockstep.version}
 

@@ -26,7 +26,8 @@ struct EngineAddress {
 
 /// Facts that do not change while an engine lives (engine.capnp, Facts).
 struct EngineFacts {
-  std::string model;  // the directory's name
+  std::string model;          // the directory's name
+  std::string identity = {};  // equal for engines that can go on with each other's requests
   int ranks = 1;
   int64_t slots = 1;     // sequences that run at once
   int64_t capacity = 1;  // tokens of a slot: prompt and answer

@@ -16,11 +16,12 @@ namespace {
 bool is_loss(const Error& error) { return error.kind == ErrorKind::kPeerLost; }
 
 Error other_engine(const EngineFacts& found, const EngineFacts& expected) {
-  return {ErrorKind::kFailedPrecondition,
-          fmt::format("[serve] cannot go on with another engine: found {} with {} ids and slots of {} tokens, expected "
-                      "{} with {} ids and slots of {} tokens, as before; start the server again",
-                      found.model, found.vocabulary, found.capacity, expected.model, expected.vocabulary,
-                      expected.capacity)};
+  return {
+      ErrorKind::kFailedPrecondition,
+      fmt::format("[serve] cannot go on with another engine: found {} with the identity {} and slots of {} tokens, "
+                  "expected {} with {} and {} tokens, as before: other weights, options or processors give other "
+                  "answers; start the server again",
+                  found.model, found.identity, found.capacity, expected.model, expected.identity, expected.capacity)};
 }
 
 /// The slots that a request needs: each answer, and each beam, is a sequence.
@@ -210,7 +211,7 @@ size_t LastingEngine::attached() const {
 Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine, size_t replica) {
   const EngineFacts& facts = engine->facts();
   const bool is_first = facts_.model.empty();
-  const bool is_same = facts.model == facts_.model && facts.vocabulary == facts_.vocabulary;
+  const bool is_same = facts.model == facts_.model && facts.identity == facts_.identity;
   if (!is_first && !(is_same && facts.capacity >= facts_.capacity)) return other_engine(facts, facts_);
   facts_ = facts;
   if (places_.size() <= replica) places_.resize(replica + 1);

@@ -82,6 +82,7 @@ EngineFacts facts_of(wire::Facts::Reader from) {
                         .secret = {secret.begin(), secret.end()}});
   }
   return {.model = string_of(from.getModel()),
+          .identity = string_of(from.getIdentity()),
           .ranks = static_cast<int>(from.getRanks()),
           .slots = from.getSlots(),
           .capacity = from.getCapacity(),

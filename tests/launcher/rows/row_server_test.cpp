@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using Row = std::optional<size_t>;
 
-constexpr uint64_t kJobs = 0xfedcba9876543210;  // fingerprint of a jobs file
+constexpr uint64_t kJob = 0xfedcba9876543210;  // fingerprint of a jobs file
 
 class Results final : public RowResults {
  public:
@@ -62,7 +62,7 @@ class RowServerTest : public ::testing::Test {
   void serve(size_t rows, size_t most = 100) {
     shared_ = std::make_unique<SharedRows>(
         results_, rows, /*unrecorded=*/100, [](const Error&) {}, [](uint64_t) {});
-    auto server = RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows, .jobs = kJobs}, most,
+    auto server = RowServer::open(*shared_, {.capacity = 64, .unix_time = 1234, .rows = rows, .job = kJob}, most,
                                   {.socket = socket_});
     ASSERT_TRUE(server.has_value()) << server.error().message;
     server_ = std::move(server.value());
@@ -86,7 +86,7 @@ class RowServerTest : public ::testing::Test {
 TEST_F(RowServerTest, SharesRowsOutAndRecordsTheirAnswers) {
   serve(3);
   const auto one = connect(0), two = connect(1);
-  EXPECT_EQ(one->setup(), (RowSetup{.capacity = 64, .unix_time = 1234, .rows = 3, .jobs = kJobs}));
+  EXPECT_EQ(one->setup(), (RowSetup{.capacity = 64, .unix_time = 1234, .rows = 3, .job = kJob}));
   EXPECT_EQ(one->next(), Row(0));
   EXPECT_EQ(two->next(), Row(1));
   EXPECT_EQ(two->next(), Row(2));

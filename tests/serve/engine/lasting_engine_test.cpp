@@ -286,7 +286,7 @@ TEST_F(LastingEngineTest, AnswersForAllItsReplicas) {
 TEST_F(LastingEngineTest, RefusesAnEngineOfAnotherModel) {
   attach();
   auto other = std::make_unique<FakeEngine>();
-  other->known.vocabulary = 1000;
+  other->known.identity = "other weights";
   EXPECT_EQ(engine_.attach(std::move(other)).error().kind, ErrorKind::kFailedPrecondition);
   auto larger = std::make_unique<FakeEngine>();
   larger->known.ranks = 3;
