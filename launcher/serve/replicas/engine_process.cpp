@@ -18,7 +18,7 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::start(EngineStart start, E
   std::unique_ptr<EngineProcess> own(new EngineProcess(std::move(folder)));
   start.words.insert(start.words.end(), {"--socket", own->socket().string()});
   // Other machines may lack a folder that was made for this start.
-  if (!start.records.empty() && !start.shares_records) start.words.push_back("--make-exit-record");
+  if (!start.records.empty() && !start.shares_records) start.words.emplace_back("--make-exit-record");
   // Ranks on other machines cannot write here.
   if (start.records.empty() && start.ranks > 0) start.records = own->folder_.path();
   if (!start.records.empty()) start.words.insert(start.words.end(), {"--exit-record", start.records.string()});
