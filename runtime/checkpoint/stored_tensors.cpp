@@ -184,8 +184,9 @@ Result<void> Resolver::add_coded(const std::string& canonical, const std::string
   const std::string name = name_of_part(files_, module, "weight", stack.has_value());
   if (is_sorted) add_order(canonical, *matrix);
   found_.emplace(canonical, StoredTensor{name, std::move(matrix->entry), {}, std::move(matrix->codes)});
-  const std::string of_inputs = name_of_part(files_, module, "input_scale", stack.has_value());
-  if (const auto scale = files_.tensors().find(of_inputs); scale != files_.tensors().end()) {
+  for (const char* const part : {"input_scale", "activation_scale"}) {  // the second is transformers' own name
+    const auto scale = files_.tensors().find(name_of_part(files_, module, part, stack.has_value()));
+    if (scale == files_.tensors().end()) continue;
     TensorEntry entry = scale->second;
     if (entry.type.shape.elements() == 1) entry.type.shape = Shape{1};
     const std::string of_input = canonical.substr(0, canonical.size() - kWeight.size()) + ".input_scale";

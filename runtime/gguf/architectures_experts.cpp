@@ -169,13 +169,21 @@ Result<void> finish_mistral4(ConfigWriter& writer) {
 
 /// DeepSeek-V2 chooses by softmax, V3 and GLM-4.7-Flash by sigmoid; the queries of Mistral Large 3 grow.
 Result<void> finish_deepseek2(ConfigWriter& writer) {
+  // Conversions of V3 and R1 from before the key of groups lack it; no other model of this kind has as many experts.
+  constexpr int64_t kOfV3 = 256, kGroupsOfV3 = 8, kKeptOfV3 = 4;
   if (writer.has("attention.temperature_scale")) return finish_mistral4(writer);
   json& config = writer.config();
   LOCKSTEP_TRY_VOID(write_latent_mixture(writer));
   LOCKSTEP_TRY(const int64_t gating, gating_of(writer));
   if (gating == kSigmoid) {
     config["model_type"] = "deepseek_v3";
-    return write_one_group(writer);
+    LOCKSTEP_TRY_VOID(write_one_group(writer));
+    LOCKSTEP_TRY(const int64_t experts, writer.integer_or("expert_count", 0));
+    if (experts == kOfV3 && !writer.has("expert_group_count")) {
+      config["n_group"] = kGroupsOfV3;
+      config["topk_group"] = kKeptOfV3;
+    }
+    return ok();
   }
   LOCKSTEP_TRY(const int64_t groups, writer.integer_or("expert_group_count", 1));
   config["topk_method"] = groups > 1 ? "group_limited_greedy" : "greedy";

@@ -87,14 +87,15 @@ ValueId StepBuilder::sparse_gate(ValueId gate, double dropped, Range own) {
   return partition_.ranks() > 1 ? graph_.columns(kept, own) : kept;
 }
 
-/// The slices `ranges` of every own expert's tensor, one expert after the other.
+/// The slices `ranges` of every own expert's tensor, one expert after the other. Every rank lists all experts' tensors,
+/// by whose places ranks name them to each other.
 ValueId StepBuilder::expert_weights(const std::string& prefix, const std::string& name, const Shape& whole,
                                     const std::vector<Range>& ranges, std::optional<int64_t> leaf) {
   std::vector<graph::WeightSlice> slices;
-  for (int64_t expert = part_.experts.begin; expert < part_.experts.end; ++expert) {
+  for (int64_t expert = 0; expert < spec_.experts; ++expert) {
     const std::string tensor = fmt::format("{}experts.{}.{}", prefix, expert, name);
     tensors_.emplace(tensor, whole);
-    slices.push_back({tensor, ranges});
+    if (expert >= part_.experts.begin && expert < part_.experts.end) slices.push_back({tensor, ranges});
   }
   std::vector<int64_t> dims;
   for (const Range& range : ranges) dims.push_back(range.size());

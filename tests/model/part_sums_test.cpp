@@ -5,6 +5,7 @@
 
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "tests/model/golden.h"
 #include "tests/shards/summed_ranks.h"
@@ -19,13 +20,16 @@ TEST_P(PartSumsOfEveryFamily, MakeTheWholeAndNameTensorAndRankOfAFlippedBit) {
       checkpoint::parse_spec(model::read_golden(LOCKSTEP_GOLDENS_DIR, GetParam()).config, GetParam()).value();
   const checkpoint::WeightSums expected = whole_sums(spec);
   constexpr int kDegrees[] = {2, 3};
+  std::vector<partition::ExpertSplit> splits = {partition::ExpertSplit::kColumns};
+  if (spec.experts > 0) splits.push_back(partition::ExpertSplit::kWhole);
   for (const size_t turn : model::cuts_in_turn(LOCKSTEP_GOLDENS_DIR, GetParam(), std::size(kDegrees), 1)) {
-    const int ranks = kDegrees[turn];
-    const SummedRanks all(spec, ranks, /*all_wanted=*/true);
-    const SumComparison unharmed = compare_sums(all.read_all(), &expected);
-    ASSERT_EQ(unharmed.verified, std::ssize(expected.tensors)) << unharmed.example;
-    ASSERT_FALSE(unharmed.suspect);
-    expect_flipped_bits_are_named(all, expected);
+    for (const partition::ExpertSplit experts : splits) {
+      const SummedRanks all(spec, kDegrees[turn], /*all_wanted=*/true, experts);
+      const SumComparison unharmed = compare_sums(all.read_all(), &expected);
+      ASSERT_EQ(unharmed.verified, std::ssize(expected.tensors)) << unharmed.example;
+      ASSERT_FALSE(unharmed.suspect);
+      expect_flipped_bits_are_named(all, expected);
+    }
   }
 }
 

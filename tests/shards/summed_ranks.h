@@ -32,12 +32,13 @@ class FlippedWeights final : public WeightSource {
 /// The ranks of one model: their pieces, and the sums of what each reads.
 class SummedRanks {
  public:
-  SummedRanks(const checkpoint::ModelSpec& spec, int ranks, bool all_wanted) {
+  SummedRanks(const checkpoint::ModelSpec& spec, int ranks, bool all_wanted,
+              partition::ExpertSplit experts = partition::ExpertSplit::kColumns) {
     std::vector<std::vector<TensorPart>> parts;
     for (int rank = 0; rank < ranks; ++rank) {
-      graphs_.push_back(
-          build_graphs(spec, partition::make_partition(spec, ranks).value(), rank, kOptions, graph::default_passes())
-              .value());
+      graphs_.push_back(build_graphs(spec, partition::make_partition(spec, ranks, experts).value(), rank, kOptions,
+                                     graph::default_passes())
+                            .value());
       parts.push_back(parts_from_bytes(to_bytes(parts_of(graphs_.back().decode.front(), graphs_.back().tensors))));
     }
     pieces_ = cut_parts(parts);

@@ -307,12 +307,14 @@ TEST(QuantisedTensors, AreLeftAsElementsWhereTheFileHasElements) {
 }
 
 TEST(QuantisedTensors, HaveTheScaleOfTheirInputsBesideThem) {
-  QuantisedCase golden = quantised_case("fp8 tensor");
-  golden.tensors["input_scale"] = {"F32", {}, std::string(4, '\0')};
-  golden["input_scale"].set(0, 0.25f);
-  const TemporaryDirectory directory;
-  const auto checkpoint = open_case(directory, golden).value();
-  EXPECT_EQ(read_part(*checkpoint, "model.layers.0.self_attn.q_proj.input_scale", {1}, {{0, 1}}), std::vector{0.25f});
+  for (const char* name : {"input_scale", "activation_scale"}) {
+    QuantisedCase golden = quantised_case("fp8 tensor");
+    golden.tensors[name] = {"F32", {}, std::string(4, '\0')};
+    golden[name].set(0, 0.25f);
+    const TemporaryDirectory directory;
+    const auto checkpoint = open_case(directory, golden).value();
+    EXPECT_EQ(read_part(*checkpoint, "model.layers.0.self_attn.q_proj.input_scale", {1}, {{0, 1}}), std::vector{0.25f});
+  }
 }
 
 TEST(StoredWeightFormats, AreThoseOfASpecWhoseWeightsAreBesideItsConfig) {

@@ -209,7 +209,14 @@ TEST_F(ModelTexts, QueriesOfMistral4GrowAsByDefault) {
 TEST_F(ModelTexts, ChoicesOfDeepSeekWithABiasAreOfSigmoids) {
   WrittenGguf file = latent("deepseek2");
   file.number("deepseek2.leading_dense_block_count", 1).floats("blk.1.exp_probs_b.bias", {2}, {1, 2});
-  EXPECT_EQ(derived(with_embedding(file), "config.json")["model_type"], "deepseek_v3");
+  const auto small = derived(with_embedding(file), "config.json");
+  EXPECT_EQ(small["model_type"], "deepseek_v3");
+  EXPECT_EQ(small["n_group"], 1);
+  WrittenGguf old = latent("deepseek2");  // of V3, from before the key of groups
+  old.number("deepseek2.expert_count", 256).number("deepseek2.expert_gating_func", 2);
+  const auto groups = derived(with_embedding(old), "config.json");
+  EXPECT_EQ(groups["n_group"], 8);
+  EXPECT_EQ(groups["topk_group"], 4);
   WrittenGguf plain = latent("deepseek2");
   EXPECT_EQ(derived(with_embedding(plain), "config.json")["model_type"], "deepseek_v2");
 }
