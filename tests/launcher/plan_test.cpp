@@ -222,7 +222,7 @@ TEST(Plan, RefusesWhatCannotBe) {
   EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kUnsupported);
   command = small_plan(2);
   command.prompt_tokens = 100;  // of 64 positions
-  EXPECT_THAT(refusal_of(model::kTinyLlama, command).message, HasSubstr("expected 103"));
+  EXPECT_THAT(refusal_of(model::kTinyLlama, command).message, HasSubstr("found 103 tokens"));
   command = small_plan(2);
   command.engine.capacity = 65;
   EXPECT_EQ(refusal_of(model::kTinyLlama, command).kind, ErrorKind::kInvalidArgument);
