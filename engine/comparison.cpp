@@ -28,6 +28,12 @@ Result<std::string> statement_of(const EngineOptions& options) {
   return text + driver->statement(options.backend_options);
 }
 
+Result<std::string> backend_settings_of(const EngineOptions& options) {
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
+  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
+  return engine::settings_of(*driver, options.backend_options);
+}
+
 std::vector<std::string> backend_names() {
   std::vector<std::string> names;
   for (const device::BackendDriver* driver : engine::drivers()) names.emplace_back(driver->name());

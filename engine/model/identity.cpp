@@ -2,67 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <fstream>
-#include <vector>
-
 #include "runtime/core/field_list.h"
 #include "runtime/core/hash.h"
-#include "runtime/gguf/gguf_model.h"
 
 namespace lockstep::model {
-namespace {
-
-constexpr int64_t kSamples = 32;           // per weight file
-constexpr int64_t kSampleBytes = 4096;     // per sample
-constexpr int64_t kHeaderBytes = 1 << 16;  // at the beginning of a weight file
-
-bool is_weights(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  return name.ends_with(".safetensors") || (name.starts_with("pytorch_model") && name.ends_with(".bin"));
-}
-
-Result<void> add_samples(const std::filesystem::path& path, Fingerprint& hash) {
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(0, std::ios::end);
-  const int64_t size = file.tellg();
-  std::string block;
-  const auto take = [&](int64_t offset, int64_t bytes) {
-    block.assign(static_cast<size_t>(std::min(bytes, size - offset)), ' ');
-    file.seekg(offset);
-    file.read(block.data(), std::ssize(block));
-    hash.add(block);
-  };
-  hash.add(size);
-  take(0, kHeaderBytes);
-  for (int64_t i = 0; i < kSamples && size > kHeaderBytes; ++i) take(size / kSamples * i, kSampleBytes);
-  if (file) return ok();
-  return Error{ErrorKind::kNotFound, fmt::format("[engine/model] cannot read {}", path.string())};
-}
-
-}  // namespace
-
-Result<std::string> hash_of_weights(const std::filesystem::path& directory) {
-  std::vector<std::filesystem::path> files;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, failed)) {
-    if (is_weights(entry.path())) files.push_back(entry.path());
-  }
-  if (gguf::is_gguf(directory)) {
-    LOCKSTEP_TRY(const gguf::GgufModel model, gguf::read_model(directory));
-    for (const gguf::GgufHeader& part : model.parts) files.push_back(part.path);
-  }
-  std::ranges::sort(files);
-  Fingerprint hash;
-  for (const std::filesystem::path& file : files) LOCKSTEP_TRY_VOID(add_samples(file, hash));
-  return fmt::format("{:016x} of {} files", hash.value(), files.size());
-}
 
 Result<std::string> identity_of(const Model& model, const EngineOptions& options, const device::BackendDriver& driver) {
-  std::string weights;  // pseudo-random ones follow from the architecture
-  if (model.directory()) {
-    LOCKSTEP_TRY(weights, hash_of_weights(*model.directory()));
-  }
+  LOCKSTEP_TRY(const std::string weights, model.hash_of_weights());
   Fingerprint identity;
   identity.add(fields_to_text(model.spec())).add(weights).add(to_string(model.dtype()));
   identity.add(options.partition.numerics).add(options.partition.experts);

@@ -1,7 +1,6 @@
 // What the bits of an answer depend on, besides the request: never the number of ranks.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "lockstep/model.h"
@@ -11,12 +10,8 @@
 
 namespace lockstep::model {
 
-/// A hash of the sizes, headers and samples of the weight files of a model. Fails with `kNotFound` if one cannot be
-/// read.
-Result<std::string> hash_of_weights(const std::filesystem::path& directory);
-
 /// Equal for engines that give a request the same bits: hashes the architecture as it is served, the weights, types,
-/// orders of sums and what the backend's kernels depend on. Takes checked options. Fails as `hash_of_weights`.
+/// orders of sums and what the backend's kernels depend on. Takes checked options. Fails as `Model::hash_of_weights`.
 Result<std::string> identity_of(const Model& model, const EngineOptions& options, const device::BackendDriver& driver);
 
 }  // namespace lockstep::model

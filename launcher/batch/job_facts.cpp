@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "engine/drivers.h"
-#include "engine/model/identity.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
 
@@ -38,34 +36,35 @@ std::string or_default(const auto& value) { return value ? fmt::format("{}", *va
 
 std::string quoted(const std::vector<std::string>& texts) { return fmt::format("{}", texts); }
 
-}  // namespace
-
-Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory) {
+/// The model by its files' contents, not by its name: configuration and tokenizer whole; the sizes, headers and samples
+/// of weights.
+Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory, const Model& model) {
   std::vector<Fact> facts;
   for (const char* name : {"config.json", "generation_config.json", "quantize_config.json", "quant_config.json",
                            "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
     LOCKSTEP_TRY(std::string hash, hash_of(directory / name));
     facts.push_back({fmt::format("model's {}", name), std::move(hash)});
   }
-  LOCKSTEP_TRY(std::string weights, model::hash_of_weights(directory));
+  LOCKSTEP_TRY(std::string weights, model.hash_of_weights());
   facts.push_back({"model's weights", std::move(weights)});
   return facts;
 }
+
+}  // namespace
 
 Result<journal::JobDescription> describe_job(const GenerateCommand& command, const Model& model, const JobsFile& jobs) {
   const EngineOptions& engine = command.engine;
   const ModelOptions& changes = model.options();
   journal::JobDescription job{.rows = jobs.size(), .facts = {}, .notes = {}};
   job.facts = {{"hash of the jobs file's rows", hash_text(jobs.fingerprint())}};
-  LOCKSTEP_TRY(const std::vector<Fact> of_model, describe_model(command.model.directory));
+  LOCKSTEP_TRY(const std::vector<Fact> of_model, describe_model(command.model.directory, model));
   job.facts.insert(job.facts.end(), of_model.begin(), of_model.end());
-  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(engine.backend));
-  LOCKSTEP_TRY_VOID(driver->check_options(engine.backend_options));
+  LOCKSTEP_TRY(const std::string settings, backend_settings_of(engine));
   const auto max_new_tokens = command.generation.find("max_new_tokens");
   const std::vector<Fact> options = {
       {"version of lockstep", LOCKSTEP_VERSION},
       {"--backend", engine.backend},
-      {"settings of the backend", engine::settings_of(*driver, engine.backend_options)},
+      {"settings of the backend", settings},
       {"--dtype", std::string(to_string(model.dtype()))},
       {"--weights", changes.weights ? checkpoint::option_text(*changes.weights) : "dtype"},
       {"--activations", changes.activations ? std::string(to_string(*changes.activations)) : "default"},

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <vector>
 
 #include "launcher/batch/jobs_file.h"
 #include "launcher/generate/generate_command.h"
@@ -17,9 +15,5 @@ Result<journal::JobDescription> describe_job(const GenerateCommand& command, con
 
 /// Of all facts: equal for processes that may answer rows of the same job.
 uint64_t fingerprint_of(const journal::JobDescription& job);
-
-/// Describes the model in `directory` by its files' contents, not by its name: configuration and tokenizer whole; the
-/// sizes, headers and samples of weights.
-Result<std::vector<journal::Fact>> describe_model(const std::filesystem::path& directory);
 
 }  // namespace lockstep::launcher

@@ -98,6 +98,9 @@ struct EngineCounters {
 /// The `options` that must be the same on every rank, one a line, for `Group::agree`: an engine takes rank 0's options
 /// without comparing them. Fails with `kInvalidArgument` for invalid backend options.
 Result<std::string> statement_of(const EngineOptions& options);
+/// The backend's settings on which an answer's bits depend, on one line: "--instruction-set avx512". Fails as
+/// `statement_of`.
+Result<std::string> backend_settings_of(const EngineOptions& options);
 
 /// Names of all backends, also of those that this build lacks; choosing one of those fails with the reason.
 std::vector<std::string> backend_names();

@@ -56,6 +56,9 @@ class Model {
   const std::filesystem::path& config_file() const;
   /// The model's directory; empty: weights are pseudo-random.
   const std::optional<std::filesystem::path>& directory() const;
+  /// A hash of the sizes, headers and samples of the weight files; "none" for pseudo-random weights. Fails with
+  /// `kNotFound` if one cannot be read.
+  Result<std::string> hash_of_weights() const;
 
   /// The options of generation_config.json; end and padding ids that it lacks are config.json's.
   const GenerationConfig& generation() const;
