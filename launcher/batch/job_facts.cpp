@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
 
