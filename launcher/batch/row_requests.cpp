@@ -16,10 +16,6 @@ Result<RowRequests> RowRequests::make(const GenerateCommand& command, const Mode
 
 Result<void> RowRequests::load(bool needs_tokenizer) {
   LOCKSTEP_TRY(config_, generation_of(*command_, *model_));
-  if (config_.max_time) {
-    return contradiction(fmt::format("--max-time {} with --prompts-file", *config_.max_time),
-                         "no time limit: a row's answer does not depend on when it is computed; use --max-new-tokens");
-  }
   const std::vector<std::string>& negatives = command_->negative_prompts;
   if (negatives.size() > 1) {
     return contradiction(fmt::format("{} negative prompts and --prompts-file", negatives.size()), "one for all rows");

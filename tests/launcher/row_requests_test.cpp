@@ -169,10 +169,6 @@ TEST_F(RowRequestsTest, NeedAChatTemplateForChats) {
   expect_refused({.chat = true}, "no chat template", ErrorKind::kNotFound, /*needs_tokenizer=*/true);
 }
 
-TEST_F(RowRequestsTest, RefuseATimeLimitOnWhichAnswersWouldDepend) {
-  expect_refused({.generation = {{"max_time", "1.5"}}}, "found --max-time 1.5 with --prompts-file");
-}
-
 TEST_F(RowRequestsTest, RefuseOptionsOfTheWrongForm) {
   expect_refused({.generation = {{"top_k", "5.5"}}}, "top_k: found 5.5");
 }
