@@ -247,10 +247,11 @@ Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
     caf::anon_send(state.shard, failed_atom::value, to_wire(ran.error()));
   }
   const bool was_told = wait_for_end(state, ran.has_value());
+  const bool has_failed = state.local.abort->is_raised();
   if (was_told && state.local.rank == RankId(0)) over_.wait(options_.leave_deadline);
   if (const auto error = state.closed.error()) return *error;
   if (!ran.has_value()) return ran;
-  if (!was_told) return left_alone(state.local.rank, options_.end_deadline);
+  if (!was_told) return left_alone(state.local.rank, has_failed ? options_.leave_deadline : options_.end_deadline);
   return ok();
 }
 
@@ -261,7 +262,7 @@ bool Session::Impl::wait_for_end(LocalRankState& state, bool has_run_well) const
     if (state.closed.wait(std::min(kLook, options_.end_deadline))) return true;
     if (state.local.abort->is_raised()) break;
   }
-  return state.closed.wait(options_.leave_deadline);
+  return state.local.abort->is_raised() ? state.closed.wait(options_.leave_deadline) : state.closed.is_open();
 }
 
 void Session::Impl::cancel() {

@@ -17,8 +17,7 @@ std::span<const device::BackendDriver* const> drivers();
 /// driver's reason for a backend that this build lacks.
 Result<const device::BackendDriver*> find_driver(std::string_view name);
 
-/// The backend's settings on which an answer's bits depend, on one line: "--instruction-set avx512". Takes checked
-/// values.
+/// `BackendDriver::statement` on one line: "--instruction-set avx512". Takes checked values.
 std::string settings_of(const device::BackendDriver& driver, const device::OptionValues& values);
 
 }  // namespace lockstep::engine

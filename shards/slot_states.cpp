@@ -152,8 +152,8 @@ Result<void> SlotStates::activate(SlotId slot) { return write_one(active_, slot,
 
 Result<void> SlotStates::copy(SlotId src, SlotId dst) {
   LOCKSTEP_TRY(SlotProgress progress, this->progress(src));
-  if (progress.active ==
-      0) {  // a prompt's beginning: what concerns the answer, and its end, is the other request's own
+  // Of a prompt's beginning: what concerns the answer, and its end, is the other request's own.
+  if (progress.active == 0) {
     LOCKSTEP_TRY(progress.output_index, read_one(output_index_, dst));
     LOCKSTEP_TRY(progress.finished, read_one(finished_, dst));
   }

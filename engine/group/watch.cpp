@@ -133,9 +133,13 @@ void GroupWatch::tell(const Error& error) {
 
 Error GroupWatch::cause_of(const Error& error) {
   const bool may_be_an_effect = error.kind == ErrorKind::kPeerLost || error.kind == ErrorKind::kUnavailable;
-  std::lock_guard lock(mutex_);
-  if (watch_ == nullptr || !may_be_an_effect) return error;
-  return watch_->end(kVerdict).value_or(error);
+  Watch watch;
+  {
+    std::lock_guard lock(mutex_);
+    watch = watch_;
+  }
+  if (watch == nullptr || !may_be_an_effect) return error;
+  return watch->end(kVerdict).value_or(error);
 }
 
 void GroupWatch::leave(Duration patience) {

@@ -43,7 +43,7 @@ class GroupWatch {
   void leave(Duration patience);
 
  private:
-  using Watch = std::unique_ptr<transport::watch::PeerWatch>;
+  using Watch = std::shared_ptr<transport::watch::PeerWatch>;  // shared with a thread that waits for its finding
 
   bool is_off() const;
   transport::watch::WatchOptions options(int rank, int size) const;

@@ -21,10 +21,18 @@ bool is_weights(const std::filesystem::path& path) {
   return name.ends_with(".safetensors") || (name.starts_with("pytorch_model") && name.ends_with(".bin"));
 }
 
+Error cannot_read(const std::filesystem::path& path) {
+  return {ErrorKind::kNotFound,
+          fmt::format("[engine/model] cannot read {}: found no readable file, expected weights; check its permissions, "
+                      "or remove it if it is not part of the model",
+                      path.string())};
+}
+
 Result<void> add_samples(const std::filesystem::path& path, Fingerprint& hash) {
   std::ifstream file(path, std::ios::binary);
   file.seekg(0, std::ios::end);
   const int64_t size = file.tellg();
+  if (size < 0) return cannot_read(path);
   std::string block;
   const auto take = [&](int64_t offset, int64_t bytes) {
     block.assign(static_cast<size_t>(std::min(bytes, size - offset)), ' ');
@@ -35,8 +43,7 @@ Result<void> add_samples(const std::filesystem::path& path, Fingerprint& hash) {
   hash.add(size);
   take(0, kHeaderBytes);
   for (int64_t i = 0; i < kSamples && size > kHeaderBytes; ++i) take(size / kSamples * i, kSampleBytes);
-  if (file) return ok();
-  return Error{ErrorKind::kNotFound, fmt::format("[engine/model] cannot read {}", path.string())};
+  return file ? Result<void>(ok()) : cannot_read(path);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/model.h"
 #include "lockstep/request.h"
 #include "runtime/core/field_list.h"
 

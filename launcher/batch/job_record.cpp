@@ -74,8 +74,8 @@ Result<JobRecord::FirstStart> JobRecord::first_start(const Model& model, RowWork
 }
 
 /// Continues the job of the journal, or starts the journal with this job.
-Result<JobRecord::FirstStart> JobRecord::enter_journal(const Model& model, RowWork& work, journal::Journal& journal) {
-  LOCKSTEP_TRY(journal::JobDescription job, describe_job(command_, model, work.jobs()));
+Result<JobRecord::FirstStart> JobRecord::enter_journal(const Model& model, RowWork& work, journal::JobDescription job,
+                                                       journal::Journal& journal) {
   if (journal.dropped_bytes() > 0) {
     log_.info("the journal ends with {} bytes of a record that was not written whole: its rows will be repeated",
               journal.dropped_bytes());
@@ -97,23 +97,23 @@ Result<JobRecord::FirstStart> JobRecord::enter_journal(const Model& model, RowWo
   return start;
 }
 
-Result<JobRecord::FirstStart> JobRecord::open_results(const Model& model, RowWork& work) {
+Result<JobRecord::FirstStart> JobRecord::open_results(const Model& model, RowWork& work, journal::JobDescription job) {
   if (!command_.journal) {
     results_ = keep_in_memory();
     return first_start(model, work);
   }
   LOCKSTEP_TRY(std::unique_ptr<journal::Journal> journal, open_journal(*command_.journal, clock_));
-  LOCKSTEP_TRY(const FirstStart start, enter_journal(model, work, *journal));
+  LOCKSTEP_TRY(const FirstStart start, enter_journal(model, work, std::move(job), *journal));
   if (journal->done() > 0) log_.info("{} of {} rows are in the journal", journal->done(), work.jobs().size());
   results_ = keep_in_journal(std::move(journal));
   return start;
 }
 
 Result<void> JobRecord::open(const Model& model, RowWork& work) {
-  LOCKSTEP_TRY(start_, open_results(model, work));
-  rows_ = work.jobs().size();
-  LOCKSTEP_TRY(const journal::JobDescription job, describe_job(command_, model, work.jobs()));
+  LOCKSTEP_TRY(journal::JobDescription job, describe_job(command_, model, work.jobs()));
   job_ = fingerprint_of(job);
+  LOCKSTEP_TRY(start_, open_results(model, work, std::move(job)));
+  rows_ = work.jobs().size();
   done_before_ = results_->done();
   return ok();
 }

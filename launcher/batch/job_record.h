@@ -46,8 +46,9 @@ class JobRecord {
   };
 
   Result<FirstStart> first_start(const Model& model, RowWork& work);
-  Result<FirstStart> enter_journal(const Model& model, RowWork& work, journal::Journal& journal);
-  Result<FirstStart> open_results(const Model& model, RowWork& work);
+  Result<FirstStart> enter_journal(const Model& model, RowWork& work, journal::JobDescription job,
+                                   journal::Journal& journal);
+  Result<FirstStart> open_results(const Model& model, RowWork& work, journal::JobDescription job);
   void report_progress(uint64_t done);
 
   const GenerateCommand& command_;

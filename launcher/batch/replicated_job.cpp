@@ -64,7 +64,7 @@ Result<void> JobReplica::run() {
   while (true) {
     const int64_t before = rows_.tokens(number_);
     LOCKSTEP_TRY(const RanksEnd end, start());
-    if (end.was_stopped() || end.outcome.succeeded()) return ok();
+    if (end.was_stopped() || end.attempt.code == 0) return ok();
     const bool has_progressed = rows_.tokens(number_) > before;
     is_proven = is_proven || has_progressed;
     const RestartDecision decision = rule_.decide({.cause = cause_of(end.attempt),

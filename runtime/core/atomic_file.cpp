@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -112,8 +115,15 @@ Result<void> AtomicFile::append(std::string_view text) {
 }
 
 Result<void> AtomicFile::write(std::string_view text) {
+  // A pipe has room for as much at once when poll says so. A write to one whose reader has left ends the process.
+  const size_t most = partial_.empty() ? size_t{PIPE_BUF} : text.size();
   while (!text.empty()) {
-    const ssize_t size = ::write(file_.get(), text.data(), text.size());
+    if (partial_.empty()) {
+      pollfd room{.fd = file_.get(), .events = POLLOUT, .revents = 0};
+      if (::poll(&room, 1, /*timeout=*/-1) < 0 && errno == EINTR) continue;
+      if ((room.revents & POLLERR) != 0) return cannot_write(path_, std::make_error_code(std::errc::broken_pipe));
+    }
+    const ssize_t size = ::write(file_.get(), text.data(), std::min(text.size(), most));
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return cannot_write(path_, last_error());
     text.remove_prefix(static_cast<size_t>(size));

@@ -27,7 +27,7 @@ Result<void> write_text_file(const std::filesystem::path& path, std::string_view
 
 /// A file that is written piece by piece and appears under its name on `commit`. Without `commit`, nothing remains.
 /// A symbolic link stays, and the file that it names is written. With `kUsual`, a pipe or a device is written in place:
-/// what was appended to it remains in any case.
+/// what has reached it remains, also without `commit`.
 class AtomicFile {
  public:
   /// Fails with `kInvalidArgument` when the folder is missing or not writable, or a named pipe has no reader; does not

@@ -96,7 +96,8 @@ class BackendDriver {
   virtual std::span<const OptionRow> options() const = 0;
   /// Fails with `kInvalidArgument` naming the option. Pure.
   virtual Result<void> check_options(const OptionValues& values) const = 0;
-  /// The settings that all ranks must share, one per line ("--instruction-set avx512\n"). Takes checked values.
+  /// The settings that all ranks must share, and engines that go on with each other's requests: one per line
+  /// ("--instruction-set avx512\n"). Takes checked values.
   virtual std::string statement(const OptionValues& values) const = 0;
 
   /// The capabilities of the backends that `make` returns.

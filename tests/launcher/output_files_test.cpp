@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -144,6 +145,19 @@ TEST(WriteFile, RefusesLinksInACircle) {
   std::filesystem::create_symlink("a", folder / "b");
   EXPECT_THAT(write_text_file(folder / "a", "text").error().message, HasSubstr("cannot write"));
   EXPECT_FALSE(check_writable(folder / "a", "--json").has_value());
+}
+
+TEST(WriteFile, SaysThatTheReaderOfAPipeHasLeft) {
+  const auto pipe = fresh_folder("left_pipe") / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::optional<Descriptor> reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  auto file = AtomicFile::create(pipe);
+  ASSERT_TRUE(file.has_value()) << file.error().message;
+  reader.reset();
+  const auto appended = file.value().append(std::string(100'000, 'x'));
+  ASSERT_FALSE(appended.has_value());
+  EXPECT_EQ(appended.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_THAT(appended.error().message, HasSubstr("Broken pipe"));
 }
 
 TEST(CheckWritable, TakesAPipeWithoutOpeningIt) {

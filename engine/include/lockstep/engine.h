@@ -204,7 +204,7 @@ class Engine {
 
   /// Submits the requests in the text. Their answers contain all tokens; `on_token` is not called for tokens that were
   /// already delivered. Rank 0. Fails with `kInvalidArgument` for text that `suspended` did not write, and with
-  /// `kFailedPrecondition` for another model.
+  /// `kFailedPrecondition` for that of an engine with another `EngineFacts::identity`.
   Result<std::vector<RequestHandle>> restore(std::string_view suspended);
 
   const EngineFacts& facts() const;

@@ -108,7 +108,7 @@ ApiResult<Prompt> encode(std::string text, const ChatRequest& request, const Rea
   const auto special = request.add_special_tokens ? text::SpecialTokens::kAdd : text::SpecialTokens::kOmit;
   auto ids = context.text->tokenizer().encode_within(text, special, most);
   if (!ids.has_value()) return invalid_field("messages", ids.error().message);
-  if (!ids.value()) return prompt_exceeded(context.capacity);
+  if (!ids.value()) return prompt_exceeded(context.capacity, "messages");
   if (ids.value()->empty()) return invalid_field("messages", "messages: found no tokens, expected at least one");
   return Prompt{.ids = *std::move(ids).assume_value(), .text = std::move(text)};
 }

@@ -149,7 +149,7 @@ ApiResult<Prompt> prompt_of_text(const BodyField& field, const ReadContext& cont
   LOCKSTEP_TRY(std::string text, field.text());
   auto ids = context.text->tokenizer().encode_within(text, special, static_cast<size_t>(context.capacity));
   if (!ids.has_value()) return field.invalid(ids.error().message);
-  if (!ids.value()) return prompt_exceeded(context.capacity);
+  if (!ids.value()) return prompt_exceeded(context.capacity, field.path());
   if (ids.value()->empty()) return field.invalid("found no tokens, expected at least one");
   return Prompt{.ids = *std::move(ids).assume_value(), .text = std::move(text)};
 }

@@ -44,11 +44,12 @@ ApiError context_exceeded(int64_t prompt, int64_t asked, int64_t capacity, std::
                                  capacity, prompt, asked, prompt + asked)};
 }
 
-ApiError prompt_exceeded(int64_t capacity) {
+ApiError prompt_exceeded(int64_t capacity, std::string param) {
   return {.code = "context_length_exceeded",
           .message = fmt::format("This model's maximum context length is {0} tokens; found more than {0} tokens in the "
                                  "prompt; shorten the prompt",
-                                 capacity)};
+                                 capacity),
+          .param = std::move(param)};
 }
 
 ApiError from_engine(const Error& error) {

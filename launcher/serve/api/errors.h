@@ -34,7 +34,7 @@ ApiError invalid_field(std::string param, std::string message);
 ApiError context_exceeded(int64_t prompt, int64_t asked, int64_t capacity, std::string param);
 
 /// The same for a prompt that was not read further than the capacity.
-ApiError prompt_exceeded(int64_t capacity);
+ApiError prompt_exceeded(int64_t capacity, std::string param);
 
 /// An error of the engine: its kind determines the status (503 and Retry-After while there is no engine).
 ApiError from_engine(const Error& error);

@@ -185,14 +185,14 @@ class LastingEngine::Call final : public EngineCall {
 
 class LastingEngine::Scoring final : public EngineScoring {
  public:
-  Scoring(LastingEngine& engine, std::shared_ptr<Text> text) : engine_(engine), text_(std::move(text)) {}
+  Scoring(std::weak_ptr<Texts> texts, std::shared_ptr<Text> text) : texts_(std::move(texts)), text_(std::move(text)) {}
   ~Scoring() override {
-    engine_.texts_.remove(text_);
+    if (const auto texts = texts_.lock()) texts->remove(text_);
     text_->scoring = nullptr;
   }
 
  private:
-  LastingEngine& engine_;
+  const std::weak_ptr<Texts> texts_;  // a handle may outlive the engine
   const std::shared_ptr<Text> text_;
 };
 
@@ -228,7 +228,7 @@ Result<void> LastingEngine::attach(std::unique_ptr<Engine> engine, size_t replic
       open->call = nullptr;  // it is the other engine's
     }
   }
-  for (const std::shared_ptr<Text>& text : std::list(texts_)) {
+  for (const std::shared_ptr<Text>& text : std::list(*texts_)) {
     if (text->replica == replica) send(text, replica);
   }
   send_waiting();
@@ -244,7 +244,7 @@ std::unique_ptr<Engine> LastingEngine::detach(size_t replica) {
     open->call = nullptr;
     open->replica.reset();
   }
-  for (const std::shared_ptr<Text>& text : texts_) {
+  for (const std::shared_ptr<Text>& text : *texts_) {
     if (text->replica != replica) continue;
     ++text->attempt;
     text->scoring = nullptr;
@@ -265,7 +265,7 @@ void LastingEngine::fail(const Error& error) {
     const auto one = weak.lock();
     if (one && one->sink) std::exchange(one->sink, nullptr)->on_failed(error);
   }
-  for (const std::shared_ptr<Text>& text : std::exchange(texts_, {})) text->done(error);
+  for (const std::shared_ptr<Text>& text : std::exchange(*texts_, {})) text->done(error);
 }
 
 /// The slots of all replicas that serve; those of the last one otherwise.
@@ -283,7 +283,7 @@ void LastingEngine::send_waiting() {
     const auto open = weak.lock();
     if (open && open->sink && !open->replica) send(open, choose(open->request.ids));
   }
-  for (const std::shared_ptr<Text>& text : std::list(texts_)) {
+  for (const std::shared_ptr<Text>& text : std::list(*texts_)) {
     if (!text->replica) send(text, choose(text->ids));
   }
 }
@@ -304,7 +304,7 @@ size_t LastingEngine::choose(const std::vector<int32_t>& ids) {
     const auto open = weak.lock();
     if (open && open->sink && open->replica) loads[*open->replica].sequences += sequences_of(open->request);
   }
-  for (const std::shared_ptr<Text>& text : texts_) {
+  for (const std::shared_ptr<Text>& text : *texts_) {
     if (text->replica) ++loads[*text->replica].sequences;
   }
   return routing_.choose(ids, loads);
@@ -340,10 +340,10 @@ std::unique_ptr<EngineScoring> LastingEngine::score(std::vector<int32_t> ids, in
   if (failure_) {
     text->done(*failure_);
   } else {
-    texts_.push_back(text);
+    texts_->push_back(text);
     if (attached() > 0) send(text, choose(text->ids));
   }
-  return std::make_unique<Scoring>(*this, text);
+  return std::make_unique<Scoring>(texts_, text);
 }
 
 void LastingEngine::send(const std::shared_ptr<Text>& text, size_t replica) {
@@ -352,7 +352,7 @@ void LastingEngine::send(const std::shared_ptr<Text>& text, size_t replica) {
     const auto own = weak.lock();
     if (!own || own->attempt != attempt) return;
     if (!scores.has_value() && is_loss(scores.error()) && !failure_) return;  // the next engine scores it
-    texts_.remove(own);
+    texts_->remove(own);
     own->scoring = nullptr;  // the engine may end before the text's handle
     own->done(std::move(scores));
   };

@@ -66,6 +66,7 @@ class LastingEngine final : public Engine {
   class Sink;
   struct Open;
   struct Text;
+  using Texts = std::list<std::shared_ptr<Text>>;
   struct Question;
   template <typename T>
   struct QuestionOf;
@@ -97,7 +98,7 @@ class LastingEngine final : public Engine {
   Routing routing_;
   std::optional<Error> failure_;  // no engine will follow
   std::list<std::weak_ptr<Open>> open_;
-  std::list<std::shared_ptr<Text>> texts_;
+  const std::shared_ptr<Texts> texts_ = std::make_shared<Texts>();
 };
 
 }  // namespace lockstep::serve
