@@ -148,9 +148,8 @@ TEST(WriteFile, RefusesLinksInACircle) {
 }
 
 TEST(WriteFile, SaysThatTheReaderOfAPipeHasLeft) {
-  const auto pipe = fresh_folder("left_pipe") / "pipe";
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  std::optional<Descriptor> reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto pipe = fresh_pipe("write_left_pipe");
+  std::optional<Descriptor> reader(open_reader(pipe));
   auto file = AtomicFile::create(pipe);
   ASSERT_TRUE(file.has_value()) << file.error().message;
   reader.reset();
