@@ -11,7 +11,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -149,10 +148,10 @@ TEST(WriteFile, RefusesLinksInACircle) {
 
 TEST(WriteFile, SaysThatTheReaderOfAPipeHasLeft) {
   const auto pipe = fresh_pipe("write_left_pipe");
-  std::optional<Descriptor> reader(open_reader(pipe));
+  Descriptor reader = open_reader(pipe);
   auto file = AtomicFile::create(pipe);
   ASSERT_TRUE(file.has_value()) << file.error().message;
-  reader.reset();
+  reader.close();
   const auto appended = file.value().append(std::string(100'000, 'x'));
   ASSERT_FALSE(appended.has_value());
   EXPECT_EQ(appended.error().kind, ErrorKind::kInvalidArgument);

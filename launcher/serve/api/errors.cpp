@@ -46,10 +46,10 @@ ApiError context_exceeded(int64_t prompt, int64_t asked, int64_t capacity, std::
 
 ApiError prompt_exceeded(int64_t capacity, std::string param) {
   return {.code = "context_length_exceeded",
+          .param = std::move(param),
           .message = fmt::format("This model's maximum context length is {0} tokens; found more than {0} tokens in the "
                                  "prompt; shorten the prompt",
-                                 capacity),
-          .param = std::move(param)};
+                                 capacity)};
 }
 
 ApiError from_engine(const Error& error) {
