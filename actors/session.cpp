@@ -117,7 +117,7 @@ class Session::Impl {
   Result<void> run_executor(RankId rank, shards::StepEngine& engine);
   Result<void> execute(LocalRankState& state, shards::StepEngine& engine);
   Result<void> leave(LocalRankState& state, Result<void> ran);
-  bool wait_for_end(LocalRankState& state, bool has_run_well) const;
+  bool wait_for_end(LocalRankState& state) const;
   void cancel();
   void fail(const Error& error);
   void end(LocalRankState& state, const Error& error);
@@ -246,7 +246,7 @@ Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
     state.local.abort->raise(ran.error());
     caf::anon_send(state.shard, failed_atom::value, to_wire(ran.error()));
   }
-  const bool was_told = wait_for_end(state, ran.has_value());
+  const bool was_told = wait_for_end(state);
   const bool has_failed = state.local.abort->is_raised();
   if (was_told && state.local.rank == RankId(0)) over_.wait(options_.leave_deadline);
   if (const auto error = state.closed.error()) return *error;
@@ -256,13 +256,13 @@ Result<void> Session::Impl::leave(LocalRankState& state, Result<void> ran) {
 }
 
 /// Whether the rank was told of the session's end. It is patient with slow ranks, but not in a group that has failed.
-bool Session::Impl::wait_for_end(LocalRankState& state, bool has_run_well) const {
+bool Session::Impl::wait_for_end(LocalRankState& state) const {
   constexpr Duration kLook = std::chrono::milliseconds(50);
-  for (Duration waited = Duration::zero(); has_run_well && waited < options_.end_deadline; waited += kLook) {
+  const AbortFlag& abort = *state.local.abort;
+  for (Duration waited{}; waited < options_.end_deadline && !abort.is_raised(); waited += kLook) {
     if (state.closed.wait(std::min(kLook, options_.end_deadline))) return true;
-    if (state.local.abort->is_raised()) break;
   }
-  return state.local.abort->is_raised() ? state.closed.wait(options_.leave_deadline) : state.closed.is_open();
+  return abort.is_raised() ? state.closed.wait(options_.leave_deadline) : state.closed.is_open();
 }
 
 void Session::Impl::cancel() {

@@ -14,11 +14,17 @@ namespace {
 
 std::string or_default(const std::optional<int64_t>& value) { return value ? fmt::format("{}", *value) : "default"; }
 
+/// The driver of the options' backend, which takes its options.
+Result<const device::BackendDriver*> checked_driver(const EngineOptions& options) {
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
+  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
+  return driver;
+}
+
 }  // namespace
 
 Result<std::string> statement_of(const EngineOptions& options) {
-  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
-  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, checked_driver(options));
   std::string text =
       fmt::format("--prefill-chunk {}\n--batch-size {}\n--max-seq-len {}\n--draft-model {}\n", options.prefill_chunk,
                   or_default(options.slots), or_default(options.capacity), options.drafting.model ? "given" : "none");
@@ -29,8 +35,7 @@ Result<std::string> statement_of(const EngineOptions& options) {
 }
 
 Result<std::string> backend_settings_of(const EngineOptions& options) {
-  LOCKSTEP_TRY(const device::BackendDriver* const driver, engine::find_driver(options.backend));
-  LOCKSTEP_TRY_VOID(driver->check_options(options.backend_options));
+  LOCKSTEP_TRY(const device::BackendDriver* const driver, checked_driver(options));
   return engine::settings_of(*driver, options.backend_options);
 }
 

@@ -90,7 +90,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   const auto weight_watch = model::watch_weights(member, loaded, options);
 
   member.phases().enter("session");
-  LOCKSTEP_TRY(const auto rank, session_.open(member, {options.prefix_reuse, options.chunk_budget_ms}));
+  LOCKSTEP_TRY(const auto in_session, session_.open(member, {options.prefix_reuse, options.chunk_budget_ms}));
   shards::StepEngine& timed = observation.timed(*loaded.engine);
   std::optional<observe::CountedSteps> counted;
   if (member.leads() && group_->progress() != nullptr) counted.emplace(timed, *group_->progress());
@@ -100,7 +100,7 @@ Result<void> Engine::Impl::run_rank(group::Member& member) {
   member.phases().enter("run");
   if (member.leads()) note_facts(member, plan, loaded, communicator, *driver.value(), std::move(memory));
   rank_is_ready();
-  LOCKSTEP_TRY_VOID(rank->run(plan.main_thread, counted ? *counted : timed));
+  LOCKSTEP_TRY_VOID(in_session->run(plan.main_thread, counted ? *counted : timed));
 
   member.phases().enter("report");
   return report(member, loaded, core_watch, observation);

@@ -141,9 +141,9 @@ class Process {
   const int first_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<RankLifecycle>> lifecycles_;
-  std::mutex mutex_;               // guards the two below
-  group::State* group_ = nullptr;  // set while there is a group
-  std::optional<Error> early_;     // of a signal without a group
+  std::mutex mutex_;                         // guards the two below
+  group::State* group_ = nullptr;            // set while there is a group
+  std::optional<Error> early_interruption_;  // of a signal without a group
 };
 
 Result<std::unique_ptr<Group>> Process::open_group() {
@@ -179,7 +179,7 @@ Result<void> Process::check_launched() const {
 /// A signal ends a group that it finds; one from before is found here.
 Result<void> Process::check_not_interrupted() {
   std::lock_guard lock(mutex_);
-  if (early_) return *early_;
+  if (early_interruption_) return *early_interruption_;
   return ok();
 }
 
@@ -292,7 +292,7 @@ void Process::take_signal(int signal) {
   }
   std::lock_guard lock(mutex_);
   if (group_ == nullptr) {
-    early_ = error;
+    early_interruption_ = error;
   } else if (was_running) {
     group_->tell(error);
   } else {

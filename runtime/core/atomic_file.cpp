@@ -79,6 +79,13 @@ Result<Descriptor> open_in_place(const fs::path& path) {
   return file;
 }
 
+/// Waits for room in a pipe or device. False: its reader has left, and a write would end the process.
+bool has_room(int descriptor) {
+  pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  while (::poll(&room, 1, /*timeout=*/-1) < 0 && errno == EINTR) continue;
+  return (room.revents & POLLERR) == 0;
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const fs::path& path, FileAccess access) {
@@ -115,13 +122,11 @@ Result<void> AtomicFile::append(std::string_view text) {
 }
 
 Result<void> AtomicFile::write(std::string_view text) {
-  // A pipe has room for as much at once when poll says so. A write to one whose reader has left ends the process.
-  const size_t most = partial_.empty() ? size_t{PIPE_BUF} : text.size();
+  const bool is_in_place = partial_.empty();
+  const size_t most = is_in_place ? size_t{PIPE_BUF} : text.size();  // a pipe with room has room for as much at once
   while (!text.empty()) {
-    if (partial_.empty()) {
-      pollfd room{.fd = file_.get(), .events = POLLOUT, .revents = 0};
-      if (::poll(&room, 1, /*timeout=*/-1) < 0 && errno == EINTR) continue;
-      if ((room.revents & POLLERR) != 0) return cannot_write(path_, std::make_error_code(std::errc::broken_pipe));
+    if (is_in_place && !has_room(file_.get())) {
+      return cannot_write(path_, std::make_error_code(std::errc::broken_pipe));
     }
     const ssize_t size = ::write(file_.get(), text.data(), std::min(text.size(), most));
     if (size < 0 && errno == EINTR) continue;

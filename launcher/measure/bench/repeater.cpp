@@ -61,7 +61,7 @@ Repeater::Repeater(const BenchCommand& command, group::Member& member, const mod
 
 Result<void> Repeater::open() {
   if (command_.kv == KvMemory::kFresh) shard_.store().release_caches();
-  LOCKSTEP_TRY(rank_, session_.open(member_));
+  LOCKSTEP_TRY(in_session_, session_.open(member_));
   return command_.barrier ? wait_for_others() : member_.bootstrap().barrier();
 }
 
@@ -110,7 +110,7 @@ Result<trace::RankTimeline> Repeater::run_timed(RowTimes& times) {
   const BenchShape& shape = command_.shape;
   probed_.restart(shape.batch * shape.prompt_tokens / plan_.model.shard.chunk, shape.new_tokens - 1);
   if (member_.leads()) submit_all(times);
-  const std::unique_ptr<SessionRank> in_session = std::move(rank_);
+  const std::unique_ptr<SessionRank> in_session = std::move(in_session_);
   LOCKSTEP_TRY_VOID(in_session->run(plan_.cores, probed_));
   mine.phases = {{"run", begin, member_.clock().now()}};
   if (!has_one_clock) {

@@ -88,7 +88,7 @@ class Repeater {
   group::Member& member_;
   const model::Plan& plan_;
   ProcessSession& session_;
-  std::unique_ptr<SessionRank> rank_;  // from open() to repeat()
+  std::unique_ptr<SessionRank> in_session_;  // from open() to repeat()
   shards::Shard& shard_;
   trace::CollectiveLog& collectives_;
   CallRecorder recorder_;

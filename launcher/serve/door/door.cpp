@@ -112,16 +112,17 @@ class Running final : public Door {
   void on_ready() {
     const Result<void> made = make_api();
     if (!made.has_value()) return shutdown_.end_after_flush(made.error());
-    awaited_ = parts_.engine.attached();
-    for (size_t replica = 0; replica < awaited_; ++replica) {
-      watch_.begin(replica, [this, replica] { note_known(replica); });
-    }
+    const size_t replicas = parts_.engine.attached();
+    for (size_t replica = 0; replica < replicas; ++replica) unknown_.insert(replica);
+    for (size_t replica = 0; replica < replicas; ++replica) watch(replica);
+  }
+
+  void watch(size_t replica) {
+    watch_.begin(replica, [this, replica] { note_known(replica); });
   }
 
   void note_known(size_t replica) {
-    known_.insert(replica);
-    if (awaited_ == 0 || known_.size() < awaited_) return;
-    awaited_ = 0;
+    if (unknown_.erase(replica) == 0 || !unknown_.empty()) return;
     const Result<void> opened = open_admission();
     if (!opened.has_value()) shutdown_.end_after_flush(opened.error());
   }
@@ -134,9 +135,9 @@ class Running final : public Door {
     if (lost != lost_at_.end()) lost_at_.erase(lost);
     parts_.log.info("serves again{} with {}: {} open requests go on", pause, ranks(), parts_.api->open_requests());
     parts_.losses.erase(replica);
-    if (awaited_ == 0) parts_.health.note_ready();
+    if (unknown_.empty()) parts_.health.note_ready();
     parts_.health.note_work(DoorParts::now());
-    watch_.begin(replica, [this, replica] { note_known(replica); });
+    watch(replica);
   }
 
   void on_lost(size_t replica, const Error& error, bool again) {
@@ -213,8 +214,7 @@ class Running final : public Door {
       {.on_status = [this](size_t replica,
                            const EngineStatus& status) { replicas_.note_presence(replica, status.presence); },
        .on_silent = [this](size_t replica) { replicas_.note_silent(replica); }}};
-  std::set<size_t> known_;               // replicas whose first status has come
-  size_t awaited_ = 0;                   // how many have to be known before requests are taken; 0: they are taken
+  std::set<size_t> unknown_;             // replicas whose first status has to come before requests are taken
   std::map<size_t, TimePoint> lost_at_;  // of replicas that have no engine yet
   Routes routes_{
       parts_,
