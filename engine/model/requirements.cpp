@@ -24,15 +24,22 @@ Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::s
                       spec.model_type, found, remedy)};
 }
 
+constexpr std::string_view kUnrounded = "add --activations elements to multiply them as they are";
+
 checkpoint::ActivationFormat activations_of(const checkpoint::ModelSpec& spec, const std::string& matrix) {
   const std::optional<checkpoint::MatrixFormat> format = spec.formats.of(matrix);
   return format ? format->activations : checkpoint::ActivationFormat::kElements;
 }
 
+/// Checks that inputs are not rounded to floats of 4 bits, which no backend does.
+Result<void> require_known_rounding(const checkpoint::ModelSpec& spec) {
+  if (!spec.formats.activations().contains(checkpoint::ActivationFormat::kE2M1ByGroup)) return ok();
+  return no_codes(spec, "matrices whose inputs are rounded to floats of 4 bits", kUnrounded);
+}
+
 /// Checks that what experts multiply is rounded in a way that there is: alike for gate, up and down, without scales of
 /// the files, which each expert would have.
 Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool backend_rounds) {
-  constexpr std::string_view kRemedy = "add --activations elements to multiply them as they are";
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!spec.has_experts(layer)) continue;
     const auto of = [&](std::string_view name) {
@@ -43,12 +50,12 @@ Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool bac
     if (!is_fixed) continue;
     if (of("up") != gate || of("down") != gate) {
       return no_codes(spec, fmt::format("experts of layer {} whose matrices round their inputs differently", layer),
-                      kRemedy);
+                      kUnrounded);
     }
     if (gate == checkpoint::ActivationFormat::kE4M3ByTensor) {
-      return no_codes(spec, "experts whose inputs are rounded with scales of the files", kRemedy);
+      return no_codes(spec, "experts whose inputs are rounded with scales of the files", kUnrounded);
     }
-    if (!backend_rounds) return no_codes(spec, "experts whose inputs are rounded", kRemedy);
+    if (!backend_rounds) return no_codes(spec, "experts whose inputs are rounded", kUnrounded);
   }
   return ok();
 }
@@ -68,6 +75,7 @@ Result<void> require_codes(const checkpoint::ModelSpec& spec, device::CodedWeigh
 
 Result<void> require_operations(const checkpoint::ModelSpec& spec, const device::Capabilities& backend) {
   LOCKSTEP_TRY_VOID(require_codes(spec, backend.coded_weights));
+  LOCKSTEP_TRY_VOID(require_known_rounding(spec));
   LOCKSTEP_TRY_VOID(require_rounded_experts(spec, backend.rounded_experts));
   if (spec.latent && !backend.latent_attention) {
     return Error{

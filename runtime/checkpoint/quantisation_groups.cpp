@@ -50,7 +50,7 @@ Result<ActivationFormat> read_activations(const KeyReader& group) {
   const bool by_token = scheme.strategy == "token" && scheme.dynamic && scheme.symmetric && scheme.bits == 8;
   if (by_token) return scheme.is_float ? ActivationFormat::kE4M3ByToken : ActivationFormat::kInt8ByToken;
   if (scheme.is_float && scheme.symmetric) {
-    if (scheme.bits == 4) return ActivationFormat::kElements;  // only GPUs of one make multiply them; weights are exact
+    if (scheme.bits == 4) return ActivationFormat::kE2M1ByGroup;
     if (scheme.bits == 8 && scheme.strategy == "tensor" && !scheme.dynamic) return ActivationFormat::kE4M3ByTensor;
     const bool by_group = scheme.strategy == "group" && scheme.group == kE4M3GroupColumns && scheme.dynamic;
     if (scheme.bits == 8 && by_group) return ActivationFormat::kE4M3ByGroup;
@@ -255,7 +255,9 @@ Result<std::vector<ModuleRule>> read_model_opt(const KeyReader& quantisation) {
   if (algorithm == "NVFP4") {
     LOCKSTEP_TRY(const int64_t group, quantisation.integer_or("group_size", 16, {1, int64_t{1} << 24}));
     if (group != 16) return cannot_read(quantisation, "group_size", fmt::format("{}", group), "16");
-    module = {CodedLayout::kNvfp4Product, {.weights = {.kind = CodeKind::kE2M1, .bits = 4, .group = 16}}};
+    module = {
+        CodedLayout::kNvfp4Product,
+        {.weights = {.kind = CodeKind::kE2M1, .bits = 4, .group = 16}, .activations = ActivationFormat::kE2M1ByGroup}};
   } else if (algorithm == "FP8") {
     module = {CodedLayout::kBytes,
               {.weights = {.kind = CodeKind::kE4M3, .bits = 8, .group = MatrixFormat::kWholeRow},

@@ -24,6 +24,7 @@ std::string_view to_string(ActivationFormat format) {
     case ActivationFormat::kE4M3ByToken: return "e4m3-token";
     case ActivationFormat::kE4M3ByTensor: return "e4m3-tensor";
     case ActivationFormat::kE4M3ByGroup: return "e4m3-group";
+    case ActivationFormat::kE2M1ByGroup: return "e2m1-group";
   }
   return "unknown";
 }
@@ -88,14 +89,17 @@ std::optional<MatrixFormat> WeightFormats::of(std::string_view name) const {
   return at != exceptions.end() && at->tensor == tensor ? at->format : usual;
 }
 
-bool WeightFormats::round_inputs() const {
-  const auto is_fixed_in = [](const std::optional<MatrixFormat>& format) {
-    return format && is_fixed(format->activations);
+std::set<ActivationFormat> WeightFormats::activations() const {
+  std::set<ActivationFormat> found;
+  const auto add = [&found](const std::optional<MatrixFormat>& format) {
+    if (format) found.insert(format->activations);
   };
-  return is_fixed_in(usual) || std::ranges::any_of(exceptions, [&](const FormatException& exception) {
-           return is_fixed_in(exception.format);
-         });
+  add(usual);
+  for (const FormatException& exception : exceptions) add(exception.format);
+  return found;
 }
+
+bool WeightFormats::round_inputs() const { return std::ranges::any_of(activations(), is_fixed); }
 
 WeightFormats served_formats(const MatrixFormat& format) {
   WeightFormats formats{.usual = format, .table = {}, .exceptions = {}};

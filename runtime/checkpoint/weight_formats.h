@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ enum class ActivationFormat : uint8_t {
   kE4M3ByToken,   // e4m3 and a scale for each token
   kE4M3ByTensor,  // e4m3 and one scale, which the files hold
   kE4M3ByGroup,   // e4m3 and a scale for every 128 columns of a token
+  kE2M1ByGroup,   // e2m1 and a scale for each group of the weights; read, but run nowhere (engine/model/requirements.h)
 };
 
 /// Whether the checkpoint defines how a product rounds its input; otherwise the options decide.
@@ -31,7 +33,7 @@ constexpr bool is_fixed(ActivationFormat format) {
   return format != ActivationFormat::kElements && format != ActivationFormat::kInt8ByGroup;
 }
 
-/// "elements", "int8-group", "int8-token", "e4m3-token", "e4m3-tensor", "e4m3-group".
+/// "elements", "int8-group", "int8-token", "e4m3-token", "e4m3-tensor", "e4m3-group", "e2m1-group".
 std::string_view to_string(ActivationFormat format);
 
 /// Columns of a group of `kE4M3ByGroup`.
@@ -81,6 +83,8 @@ struct WeightFormats {
   /// The format of the tensor `name`; none: elements.
   std::optional<MatrixFormat> of(std::string_view name) const;
   bool any() const { return usual || table || !exceptions.empty(); }
+  /// What the products of these matrices make of their inputs.
+  std::set<ActivationFormat> activations() const;
   /// Whether the checkpoint defines how some products round their inputs.
   bool round_inputs() const;
 

@@ -120,6 +120,13 @@ constexpr std::string_view kW8A8 = R"("quantization_config": {
       "input_activations": {"num_bits": 8, "type": "int", "strategy": "token", "symmetric": true, "dynamic": true}}}}})";
 constexpr std::string_view kStaticFp8 =
     R"("quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}})";
+/// As compressed-tensors' NVFP4 with inputs in 4 bits, too.
+constexpr std::string_view kW4A4 = R"("quantization_config": {
+    "quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": {"group_0": {
+      "targets": ["Linear"],
+      "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": true},
+      "input_activations": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+                            "symmetric": true, "dynamic": "local"}}}})";
 
 /// Plans the model of `config` with a quantization config.
 Result<Plan> planned_with_rounded_inputs(std::string_view config, partition::GqaMode gqa, const ModelOptions& options,
@@ -153,6 +160,15 @@ TEST(ServedSpec, RefusesRoundedInputsThatItCannotShare) {
                  "--gqa: found all-gather");
   expect_refused(planned_with_rounded_inputs(kTinyMixtral, kAuto, {}, true, kStaticFp8), ErrorKind::kUnsupported,
                  "scales of the files");
+}
+
+TEST(ServedSpec, RefusesInputsIn4BitsUnlessTheyAreLeftAsTheyAre) {
+  expect_refused(planned_with_rounded_inputs(kTinyLlama, partition::GqaMode::kAuto, {}, true, kW4A4),
+                 ErrorKind::kUnsupported,
+                 "rounded to floats of 4 bits, expected a backend that multiplies by them; add "
+                 "--activations elements");
+  const ModelOptions unrounded{.activations = ActivationFormat::kElements};
+  EXPECT_TRUE(planned_with_rounded_inputs(kTinyLlama, partition::GqaMode::kAuto, unrounded, true, kW4A4).has_value());
 }
 
 TEST(ServedSpec, RefusesGroupsThatMakeNoSense) {

@@ -270,7 +270,9 @@ TEST(ReadCompressedTensors, KnowsItsPresets) {
                   group_of(with(kFloat8Row, {{"strategy", "block"}, {"block_structure", {128, 128}}}),
                            with(kFloat8Row, {{"strategy", "group"}, {"group_size", 128}, {"dynamic", true}}))),
        "e4m3g128.bf16 e4m3-group"},
-      {compressed("nvfp4-pack-quantized", group_of(kFloat4, with(kFloat4, {{"dynamic", "local"}}))), "e2m1g16"},
+      {compressed("nvfp4-pack-quantized", group_of(kFloat4, with(kFloat4, {{"dynamic", "local"}}))),
+       "e2m1g16 e2m1-group"},
+      {compressed("nvfp4-pack-quantized", group_of(kFloat4)), "e2m1g16"},
       {compressed("mxfp4-pack-quantized", group_of(with(kFloat4, {{"strategy", "group"}, {"group_size", 32}}))),
        "e2m1g32.e8m0"},
       {compressed("mxfp8-quantized", group_of(with(kFloat4, {{"num_bits", 8}, {"group_size", 32}}))), "e4m3g32.e8m0"}};
@@ -337,7 +339,7 @@ TEST(ReadModelOpt, HasItsFormatsAndWildcards) {
   const json nvfp4 = {
       {"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}, {"ignore", {"lm_head", "model.layers.0.*q_proj"}}};
   EXPECT_EQ(format_of(formats_of(nvfp4), kQuery), "none");
-  EXPECT_EQ(format_of(formats_of(nvfp4), kDown), "e2m1g16");
+  EXPECT_EQ(format_of(formats_of(nvfp4), kDown), "e2m1g16 e2m1-group");
   EXPECT_EQ(usual_of({{"quant_method", "modelopt"}, {"quant_algo", "FP8"}}), "e4m3g0 e4m3-tensor");
   expect_refused(nvfp4,
                  {{{{"quant_algo", "W4A8_AWQ"}}, kUnsupported, "found \"W4A8_AWQ\", expected \"NVFP4\" or \"FP8\""},
@@ -365,7 +367,7 @@ TEST(ReadSpec, ReadsFilesBesideTheConfig) {
       {"hf_quant_config.json",
        {{"producer", {{"name", "modelopt"}}},
         {"quantization", {{"quant_algo", "NVFP4"}, {"group_size", 16}, {"exclude_modules", {"lm_head"}}}}}}};
-  const std::string expected[] = {"q4g32.f16", "q4g32z.f16", "e2m1g16"};
+  const std::string expected[] = {"q4g32.f16", "q4g32z.f16", "e2m1g16 e2m1-group"};
   for (size_t i = 0; i < std::size(files); ++i) {
     const TemporaryDirectory directory;
     directory.write("config.json", small("llama").dump());
