@@ -41,13 +41,14 @@ def variables_of(pid):
 
 
 def ranks_below(pid):
-    """{rank: pid} of the processes named lockstep below `pid`."""
+    """{rank: pid} of the processes named lockstep below `pid`. What a rank has forked has its name and variables, too,
+    until it becomes another program; processes come before those below them."""
     ranks = {}
     for child, name in processes_below(pid).items():
         if name != "lockstep":
             continue
         try:
-            ranks[int(variables_of(child)["LOCKSTEP_RANK"])] = child
+            ranks.setdefault(int(variables_of(child)["LOCKSTEP_RANK"]), child)
         except (FileNotFoundError, ProcessLookupError, KeyError):
             pass  # it has ended meanwhile, or has not begun
     return ranks
