@@ -111,6 +111,7 @@ std::vector<size_t> BeamChooser::draw(size_t count) const {
   for (const size_t next : highest(count)) {  // fill up with excluded ones, which cannot win
     if (drawn.size() < count && std::ranges::find(drawn, next) == drawn.end()) drawn.push_back(next);
   }
+  std::ranges::stable_sort(drawn, std::greater<>(), [this](size_t place) { return sums_[place]; });
   return drawn;
 }
 
@@ -146,8 +147,8 @@ float BeamChooser::length_norm(size_t length) const {
   return static_cast<float>(std::pow(static_cast<double>(length), length_penalty_));
 }
 
-/// The ended continuations among the first beams compete with the finished beams. With equal scores the earlier one
-/// stays.
+/// The ended continuations among the first beams compete with the finished beams. With equal scores one that
+/// has ended goes before a free place, then the earlier one stays.
 void BeamChooser::finish(std::span<const Continuation> continuations, std::span<const float> logits) {
   const size_t first = std::min(continuations.size(), static_cast<size_t>(beams_));
   for (const Continuation& continuation : continuations.first(first)) {
@@ -156,7 +157,8 @@ void BeamChooser::finish(std::span<const Continuation> continuations, std::span<
     beam.score /= length_norm(beam.ids.size() - prompt_.size());
     finished_.push_back(std::move(beam));
   }
-  std::ranges::stable_sort(finished_, std::greater<>(), &Beam::score);
+  std::ranges::stable_sort(finished_, std::greater<>(),
+                           [](const Beam& beam) { return std::pair(beam.score, beam.reason.has_value()); });
   finished_.resize(static_cast<size_t>(beams_));
 }
 

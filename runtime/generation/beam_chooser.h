@@ -19,8 +19,8 @@ class BeamChooser final : public TokenChooser {
 
   int64_t rows() const override { return beams_; }
   std::vector<std::vector<int32_t>> prompts() const override;
-  /// With sampling, continuations are drawn without replacement, by inverse CDF in order of (beam, id). Draw d of step
-  /// s uses random number s · K + d of the row's seed.
+  /// With sampling, continuations are drawn without replacement, by inverse CDF in order of (beam, id), and then sorted
+  /// by score. Draw d of step s uses random number s · K + d of the row's seed.
   Choice choose(std::span<const float> logits) override;
   std::span<const int32_t> certain() const override { return {}; }
   /// The best `num_return_sequences` finished beams.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "runtime/generation/generation_config.h"
 #include "runtime/generation/logits_processor.h"
@@ -17,17 +18,6 @@ class MinLength final : public LogitsProcessor {
  private:
   int64_t length_;
   std::vector<int32_t> eos_;
-};
-
-/// Excludes the end tokens until `tokens` follow a prompt of `prompt_length`.
-class MinNewTokens final : public LogitsProcessor {
- public:
-  MinNewTokens(int64_t prompt_length, int64_t tokens, std::vector<int32_t> eos)
-      : until_(prompt_length + tokens, std::move(eos)) {}
-  void process(std::span<const int32_t> ids, std::span<float> scores) const override { until_.process(ids, scores); }
-
- private:
-  MinLength until_;
 };
 
 /// Returns the ids that may follow `ids`, at least one; `request` is the caller's number of the request.
@@ -77,14 +67,14 @@ class RemoveInvalid final : public LogitsProcessor {
 /// Adds |score| · (factor^n − 1) to the end tokens, n tokens after `decay.start` new ones.
 class LengthDecayPenalty final : public LogitsProcessor {
  public:
-  LengthDecayPenalty(LengthDecay decay, int64_t prompt_length, std::vector<int32_t> eos)
-      : decay_(decay), prompt_length_(prompt_length), eos_(std::move(eos)) {}
+  LengthDecayPenalty(LengthDecay decay, int64_t prompt_length, const std::vector<int32_t>& eos)
+      : decay_(decay), prompt_length_(prompt_length), eos_(eos.begin(), eos.end()) {}
   void process(std::span<const int32_t> ids, std::span<float> scores) const override;
 
  private:
   LengthDecay decay_;
   int64_t prompt_length_;
-  std::vector<int32_t> eos_;
+  std::set<int32_t> eos_;  // a repeated id counts once, as in transformers
 };
 
 /// Excludes the given ids.

@@ -11,8 +11,8 @@ namespace {
 
 /// Checks that the lengths do not contradict each other.
 Result<void> check_lengths(const GenerationConfig& config) {
-  if (config.max_new_tokens && config.min_new_tokens > *config.max_new_tokens) {
-    return invalid_option("min_new_tokens", fmt::format("{}", config.min_new_tokens),
+  if (config.max_new_tokens && config.min_new_tokens && *config.min_new_tokens > *config.max_new_tokens) {
+    return invalid_option("min_new_tokens", fmt::format("{}", *config.min_new_tokens),
                           fmt::format("at most max_new_tokens, which is {}", *config.max_new_tokens));
   }
   if (config.max_length && config.min_length > *config.max_length) {
@@ -87,7 +87,7 @@ sampling::Parameters GenerationConfig::sampling(uint64_t row) const {
 }
 
 int32_t GenerationConfig::least_new_tokens(int64_t prompt_length) const {
-  return static_cast<int32_t>(std::max<int64_t>({0, min_new_tokens, min_length - prompt_length}));
+  return min_new_tokens.value_or(static_cast<int32_t>(std::max<int64_t>(0, min_length - prompt_length)));
 }
 
 }  // namespace lockstep::generation

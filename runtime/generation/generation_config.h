@@ -94,10 +94,10 @@ struct GenerationConfig {
 
   // The end of a sequence.
   std::optional<int32_t> max_new_tokens;
-  std::optional<int32_t> max_length;  // including the prompt; the caller decides whether it applies
-  int32_t min_new_tokens = 0;
-  int32_t min_length = 0;              // including the prompt
-  std::vector<int32_t> eos_token_ids;  // `eos_token_id` in files; empty: only the length ends a sequence
+  std::optional<int32_t> max_length;      // including the prompt; the caller decides whether it applies
+  std::optional<int32_t> min_new_tokens;  // replaces min_length, also as 0
+  int32_t min_length = 0;                 // including the prompt
+  std::vector<int32_t> eos_token_ids;     // `eos_token_id` in files; empty: only the length ends a sequence
   std::optional<int32_t> pad_token_id;
   std::optional<int32_t> bos_token_id;
   std::vector<std::string> stop_strings;

@@ -78,10 +78,8 @@ class Builder {
   void add_constraints() {
     const auto& config = config_;
     const int64_t prompt_length = std::ssize(context_.prompt);
-    const bool can_end = !config.eos_token_ids.empty();
-    add_if<MinLength>(can_end && config.min_length > 0, int64_t{config.min_length}, config.eos_token_ids);
-    add_if<MinNewTokens>(can_end && config.min_new_tokens > 0, prompt_length, int64_t{config.min_new_tokens},
-                         config.eos_token_ids);
+    const int64_t least = config.least_new_tokens(prompt_length);
+    add_if<MinLength>(!config.eos_token_ids.empty() && least > 0, prompt_length + least, config.eos_token_ids);
     add_if<PrefixAllowed>(static_cast<bool>(users_.allowed_tokens), users_.allowed_tokens, context_.request);
     add_if<ForcedFirst>(config.forced_bos_token_id.has_value(), config.forced_bos_token_id.value_or(0));
     add_if<ForcedLast>(!config.forced_eos_token_ids.empty(), context_.max_length, config.forced_eos_token_ids);

@@ -1,8 +1,8 @@
 // The processors for a configuration, in Hugging Face's order.
 //
 //   guidance (a chooser's) ─ sequence_bias ─ encoder_repetition_penalty ─ repetition_penalty ─ presence_penalty and
-//   frequency_penalty (OpenAI's) ─ no_repeat_ngram_size ─ encoder_no_repeat_ngram_size ─ bad_words_ids ─ min_length ─
-//   min_new_tokens ─ prefix_allowed_tokens ─ forced_bos ─ forced_eos ─ remove_invalid_values ─
+//   frequency_penalty (OpenAI's) ─ no_repeat_ngram_size ─ encoder_no_repeat_ngram_size ─ bad_words_ids ─
+//   min_new_tokens or min_length ─ prefix_allowed_tokens ─ forced_bos ─ forced_eos ─ remove_invalid_values ─
 //   exponential_decay_length_penalty ─ suppress ─ begin_suppress ─ users' ─ when sampling: temperature ─ top_h ─ top_k
 //   ─ top_p ─ min_p ─ typical_p ─ epsilon ─ eta ─ watermark ─ renormalize_logits
 #pragma once

@@ -232,7 +232,8 @@ constexpr std::tuple kTable{
         .within(kCount)
         .by(kGraph)
         .in_rows(),
-    row<&Config::min_length>("min_length", "No end before this many tokens, prompt included")
+    row<&Config::min_length>("min_length",
+                             "No end before this many tokens, prompt included; --min-new-tokens replaces it")
         .within(kCount)
         .by(kGraph)
         .in_rows(),

@@ -44,10 +44,11 @@ class SamplingParams:
             "repetition_penalty": self.repetition_penalty,
             "stop_strings": self.stop,
             "max_new_tokens": self.max_tokens,
-            "min_new_tokens": self.min_tokens,
             "top_logprobs": self.logprobs,
             "eos_token_id": ([] if self.ignore_eos else eos_token_ids) + (self.stop_token_ids or []),
         }
+        if self.min_tokens > 0:  # as 0 it would replace min_length of generation_config.json
+            options["min_new_tokens"] = self.min_tokens
         if self.temperature > 0:
             options["temperature"] = self.temperature
         return options

@@ -292,6 +292,29 @@ TEST(BeamChooser, LetsBeamsGoOnFromEachOther) {
   EXPECT_EQ(chooser->choose(logits), (Choice{.tokens = {8, 9}, .sources = {1, 1}, .finished = false}));
 }
 
+TEST(BeamChooser, EndsOnlyTheBestOfTheDrawnContinuations) {
+  GenerationConfig config = beams(2, 1);
+  config.do_sample = true;
+  config.top_k = 3;
+  config.eos_token_ids = {0};
+  for (uint64_t seed = 0; seed < 20; ++seed) {  // all three are drawn, in any order
+    config.seed = seed;
+    const auto chooser = make_chooser(request_of(config)).value();
+    std::vector<float> logits(2 * kVocabulary, 0.0f);
+    logits[0] = 9.0f;
+    logits[4] = 9.5f;
+    logits[5] = 9.4f;
+    EXPECT_THAT(chooser->choose(logits).tokens, ElementsAre(4, 5));
+    EXPECT_THAT(chooser->sequences()[0].ids, IsEmpty()) << "two continuations are better than the end";
+  }
+}
+
+TEST(BeamChooser, ReturnsEndedBeamsBeforeFreePlaces) {
+  GenerationConfig config = beams(2, 2);
+  config.forced_eos_token_ids = {5};  // one continuation of one beam; the other beam has no score yet
+  for (const Sequence& answer : run(request_of(config, 1))) EXPECT_THAT(answer.ids, ElementsAre(5));
+}
+
 TEST(BeamChooser, FindsTheLikeliestOfAllSequencesWhenItIsWideEnough) {
   constexpr int64_t kFew = 5;
   GenerationConfig config = beams(25, 25);

@@ -236,8 +236,10 @@ TEST(GenerationConfig, CountsTheLeastNewTokensFromEitherOption) {
   config.min_length = 9;
   EXPECT_EQ(config.least_new_tokens(5), 4);
   EXPECT_EQ(config.least_new_tokens(20), 0);
-  config.min_new_tokens = 6;
-  EXPECT_EQ(config.least_new_tokens(5), 6);
+  for (const int32_t least : {6, 2, 0}) {
+    config.min_new_tokens = least;
+    EXPECT_EQ(config.least_new_tokens(5), least) << "min_length no longer counts";
+  }
 }
 
 TEST(GenerationConfig, TopKOfFiftyAppliesWhenSamplingAndNothingDoesWhenGreedy) {

@@ -110,8 +110,6 @@ TEST(BadWords, ExcludesWordsThatTheRowBeganButNoLoneEndToken) {
 TEST(MinLength, ExcludesEndTokensOfShortRows) {
   EXPECT_THAT(excluded(after(MinLength(3, {0, 1}), {5, 5}, Scores(4, 0.0f))), ElementsAre(0, 1));
   EXPECT_THAT(excluded(after(MinLength(3, {0, 1}), {5, 5, 5}, Scores(4, 0.0f))), IsEmpty());
-  EXPECT_THAT(excluded(after(MinNewTokens(2, 1, {0}), {5, 5}, Scores(4, 0.0f))), ElementsAre(0));
-  EXPECT_THAT(excluded(after(MinNewTokens(2, 1, {0}), {5, 5, 5}, Scores(4, 0.0f))), IsEmpty());
 }
 
 TEST(ForcedTokens, AreTheOnlyChoiceInTheirPlace) {
@@ -133,6 +131,8 @@ TEST(LengthDecayPenalty, FavoursEndTokensAfterItsStartWhateverTheirSign) {
   EXPECT_THAT(after(processor, Ids(8), {2, -2, 1}), ElementsAre(3, -1, 1));
   EXPECT_THAT(after(processor, Ids(9), {2, -2, 1}), ElementsAre(4.5f, 0.5f, 1));
   EXPECT_THAT(after(processor, Ids(9), {-kInfinity, 1, 1}), ElementsAre(-kInfinity, 2.25f, 1));
+  EXPECT_THAT(after(LengthDecayPenalty({.start = 5, .factor = 1.5}, 2, {1, 1}), Ids(8), {2, -2, 1}),
+              ElementsAre(2, -1, 1));
 }
 
 TEST(Suppress, ExcludesAlwaysOrAtOnePlace) {
@@ -217,6 +217,28 @@ TEST(MakeProcessors, RefusesIdsOutsideTheVocabularyAndADecayWithoutEndTokens) {
   GenerationConfig decay;
   decay.exponential_decay_length_penalty = LengthDecay{2, 1.5};
   EXPECT_THAT(make_processors(decay, context).error().message, HasSubstr("eos_token_id"));
+}
+
+TEST(MakeProcessors, LetsMinNewTokensReplaceMinLength) {
+  GenerationConfig config;
+  config.eos_token_ids = {0};
+  config.min_length = 9;
+  const Ids prompt{5, 5};
+  const auto ends_after = [&](size_t tokens) {
+    const RequestContext context{.prompt = prompt, .max_length = 20, .vocabulary = 4};
+    Ids ids = prompt;
+    ids.resize(prompt.size() + tokens, 1);
+    Scores scores(4, 0.0f);
+    make_processors(config, context).value().process(ids, scores);
+    return scores[0] == 0.0f;
+  };
+  EXPECT_FALSE(ends_after(6));
+  EXPECT_TRUE(ends_after(7));
+  config.min_new_tokens = 3;
+  EXPECT_FALSE(ends_after(2));
+  EXPECT_TRUE(ends_after(3));
+  config.min_new_tokens = 0;
+  EXPECT_TRUE(ends_after(0));
 }
 
 TEST(HostChoices, NameTheOptionsThatLeaveTheGraphs) {
