@@ -113,7 +113,11 @@ Error KeyReader::wrong(std::string_view key, std::string_view expected) const {
   const json* value = find(key);
   return {ErrorKind::kInvalidArgument,
           fmt::format("[runtime/checkpoint] cannot use {}: {}: found {}, expected {}; correct or replace the file",
-                      origin_, key, value == nullptr ? "nothing" : describe(*value), expected)};
+                      origin_, key,
+                      value != nullptr ? describe(*value)
+                      : is_null(key)   ? "null"
+                                       : "nothing",
+                      expected)};
 }
 
 Result<int64_t> KeyReader::integer(std::string_view key, Limits<int64_t> limits) const {
@@ -147,6 +151,7 @@ Result<double> KeyReader::number_or(std::string_view key, double fallback, Limit
 }
 
 Result<bool> KeyReader::boolean_or(std::string_view key, bool fallback) const {
+  if (is_null(key) && fallback) return wrong(key, "true or false");
   const json* value = find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) return wrong(key, "true or false");

@@ -60,6 +60,7 @@ class KeyReader {
   Result<int64_t> integer_or(std::string_view key, int64_t fallback, Limits<int64_t> limits) const;
   Result<double> number(std::string_view key, Limits<double> limits) const;
   Result<double> number_or(std::string_view key, double fallback, Limits<double> limits) const;
+  /// Refuses null where the fallback is true, because it counts as false in Python.
   Result<bool> boolean_or(std::string_view key, bool fallback) const;
   Result<std::string> text(std::string_view key) const;
   Result<std::string> text_or(std::string_view key, std::string_view fallback) const;

@@ -49,6 +49,7 @@ Result<ModelSpec> read_gpt_oss(const KeyReader& config) {
   const auto* scaling = config.find("rope_scaling");
   if ((scaling == nullptr || scaling->empty()) && !config.has("rope_parameters")) {
     spec.rope = gpt_oss_rope(spec.rope.theta, spec.rope.rotated);
+    LOCKSTEP_TRY(spec.rope.original_max_positions, read_original_maximum(config, *spec.rope.original_max_positions));
   }
   LOCKSTEP_TRY(const auto window, read_window(config, 128));
   LOCKSTEP_TRY_VOID(read_layer_windows(
@@ -71,8 +72,8 @@ Result<ModelSpec> read_qwen3_moe(const KeyReader& config) {
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const bool slides, config.boolean_or("use_sliding_window", false));
-  LOCKSTEP_TRY(const auto window, read_window(config, 4096));
-  if (slides) slide_everywhere(window, spec);
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096, slides));
+  slide_everywhere(window, spec);
   LOCKSTEP_TRY(spec.router.sum_to_one, config.boolean_or("norm_topk_prob", false));
   LOCKSTEP_TRY_VOID(read_experts(config, 128, 8, spec));
   LOCKSTEP_TRY_VOID(read_sparse_layers(config, 6144, spec));
@@ -92,9 +93,8 @@ Result<ModelSpec> read_qwen2_moe(const KeyReader& config) {
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("qkv_bias", true));  // not on the output
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const bool slides, config.boolean_or("use_sliding_window", false));
-  LOCKSTEP_TRY(auto window, read_window(config, 4096));
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096, slides));
   LOCKSTEP_TRY(const int64_t most, config.integer_or("max_window_layers", 28, {0, kPositions.most}));
-  if (!slides) window.reset();
   LOCKSTEP_TRY_VOID(read_layer_windows(
       config, window, [&](int64_t layer) { return window && layer % 2 == 0 && layer < most; }, spec));
   LOCKSTEP_TRY(spec.router.sum_to_one, config.boolean_or("norm_topk_prob", false));

@@ -35,9 +35,8 @@ FamilyKeys qwen_keys() {
 
 Result<void> read_qwen_windows(const KeyReader& config, ModelSpec& spec) {
   LOCKSTEP_TRY(const bool in_use, config.boolean_or("use_sliding_window", false));
-  LOCKSTEP_TRY(auto window, read_window(config, 4096));
+  LOCKSTEP_TRY(const auto window, read_window(config, 4096, in_use));
   LOCKSTEP_TRY(const int64_t first, config.integer_or("max_window_layers", 28, {0, kPositions.most}));
-  if (!in_use) window.reset();
   return read_layer_windows(
       config, window, [&](int64_t layer) { return window.has_value() && layer >= first; }, spec);
 }
@@ -59,13 +58,16 @@ Result<ModelSpec> read_ministral(const KeyReader& config) {
   return spec;
 }
 
-Result<ModelSpec> read_mistral(const KeyReader& config) {
-  if (config.has("layer_types")) return read_ministral(config);
+Result<ModelSpec> read_windowed_mistral(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mistral", mistral_keys()));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
   slide_everywhere(window, spec);
   return spec;
+}
+
+Result<ModelSpec> read_mistral(const KeyReader& config) {
+  return config.has("layer_types") ? read_ministral(config) : read_windowed_mistral(config);
 }
 
 /// The ropes of a config without any.
@@ -82,8 +84,9 @@ Result<ModelSpec> read_ministral3(const KeyReader& config) {
   keys.norm_epsilon.otherwise = 1e-5;
   keys.pad_id = 11;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ministral3", keys));
-  LOCKSTEP_TRY(const auto given, config.object("rope_parameters"));
-  LOCKSTEP_TRY_VOID(read_growing_rope(config, given ? *config.find("rope_parameters") : ministral3_rope(), spec));
+  LOCKSTEP_TRY(const std::string_view key, rope_key(config));
+  LOCKSTEP_TRY(const auto given, config.object(key));
+  LOCKSTEP_TRY_VOID(read_growing_rope(config, given ? *config.find(key) : ministral3_rope(), spec));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
   slide_everywhere(window, spec);
   return spec;
@@ -93,12 +96,18 @@ constexpr std::string_view kMinistral3Idle[] = {
     "max_position_embeddings",  // in rope_parameters: transformers does not read it there
 };
 
+constexpr std::string_view kMistralPartIdle[] = {
+    "layer_types",  // transformers reads it in a model of its own alone
+};
+
 /// Mistral Small 3.1 and later, Ministral 3, Mistral Small 4: a text model beside a vision model.
 Result<ModelSpec> read_mistral3(const KeyReader& config) {
   LOCKSTEP_TRY(const auto text, config.object("text_config"));
   if (!text) return config.wrong("text_config", "an object");
   LOCKSTEP_TRY(const std::string model_type, text->text_or("model_type", "mistral"));
-  if (model_type == "mistral") return read_text_part(config, /*tied=*/true, read_mistral);
+  if (model_type == "mistral") {
+    return read_text_part(config, /*tied=*/true, read_windowed_mistral, kMistralPartIdle);
+  }
   if (model_type == "ministral3") return read_text_part(config, /*tied=*/true, read_ministral3, kMinistral3Idle);
   if (model_type == "mistral4") return read_mistral4_part(config);
   return unsupported(*text, "model_type", fmt::format("\"{}\"", model_type), "mistral, ministral3 or mistral4");

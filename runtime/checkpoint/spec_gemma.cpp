@@ -77,7 +77,6 @@ Result<void> read_gemma3_ropes(const KeyReader& config, ModelSpec& spec) {
 
 Result<ModelSpec> read_gemma3_text(const KeyReader& config) {
   LOCKSTEP_TRY(ModelSpec spec, read_gemma(config, "gemma3_text", gemma3_keys()));
-  LOCKSTEP_TRY(spec.attention_soft_cap, read_soft_cap(config, "attn_logit_softcapping", 0.0));
   LOCKSTEP_TRY(spec.logit_soft_cap, read_soft_cap(config, "final_logit_softcapping", 0.0));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
@@ -94,7 +93,8 @@ constexpr std::string_view kGemma2Idle[] = {
     "sliding_attention",
     "sliding_window_pattern",  // read where layer_types is absent
     "_sliding_window_pattern",
-    "hidden_act",  // beside hidden_activation
+    "hidden_act",              // beside hidden_activation
+    "attn_logit_softcapping",  // transformers reads it in Gemma 2 alone
     "cache_implementation",
 };
 

@@ -230,10 +230,9 @@ Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelS
   return ok();
 }
 
-Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise) {
-  if (config.is_null("sliding_window")) return std::optional<int64_t>();
+Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise, bool in_use) {
+  if (config.is_null("sliding_window") || !in_use) return std::optional<int64_t>();
   if (!config.has("sliding_window")) return otherwise;
-  if (*config.find("sliding_window") == 0) return std::optional<int64_t>();
   LOCKSTEP_TRY(const int64_t window, config.integer("sliding_window", kPositions));
   return std::optional<int64_t>(window);
 }

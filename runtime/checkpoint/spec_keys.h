@@ -75,7 +75,8 @@ Result<void> read_attention_bias(const KeyReader& config, bool otherwise, ModelS
 
 /// The key `sliding_window`: `otherwise` if absent, none if null or 0 (as Qwen2-MoE writes a window that is not in
 /// use).
-Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise);
+Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optional<int64_t> otherwise,
+                                           bool in_use = true);
 
 /// Sets `window`, if there is one, for all layers.
 void slide_everywhere(std::optional<int64_t> window, ModelSpec& spec);
@@ -142,9 +143,15 @@ Result<void> read_no_rope_layers(const KeyReader& config, ModelSpec& spec);
 /// `rope_parameters`; a key inside the object overrides the one outside.
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys);
 
-/// Reads the rope of `object` in the place of `rope_parameters`, and how queries grow with their position (Ministral
+/// The key of the rope's object, if there is one: `rope_scaling`, where that is absent or empty `rope_parameters`.
+Result<std::string_view> rope_key(const KeyReader& config);
+
+/// `original_max_position_embeddings` at the top level of a config, which overrides that of the rope.
+Result<int64_t> read_original_maximum(const KeyReader& config, int64_t otherwise);
+
+/// Reads a rope, `rope_parameters`, and how queries grow with their position (Ministral
 /// 3).
-Result<void> read_growing_rope(const KeyReader& config, const nlohmann::json& object, ModelSpec& spec);
+Result<void> read_growing_rope(const KeyReader& config, nlohmann::json rope_parameters, ModelSpec& spec);
 
 /// The rotary embedding of one kind of layers in the common notation: `rope_parameters.<layers>`, overridden by
 /// `rope_scaling`, with `theta` beside it.

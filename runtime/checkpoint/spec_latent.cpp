@@ -133,9 +133,10 @@ nlohmann::json default_mistral4_rope() {
 
 /// The part of a query head that rotates is the one that the sizes say.
 Result<void> read_mistral4_rope(const KeyReader& config, int64_t plain_dim, ModelSpec& spec) {
-  LOCKSTEP_TRY(const auto given, config.object("rope_parameters"));
+  LOCKSTEP_TRY(const std::string_view key, rope_key(config));
+  LOCKSTEP_TRY(const auto given, config.object(key));
   if (!given) return read_growing_rope(config, default_mistral4_rope(), spec);
-  nlohmann::json rope = *config.find("rope_parameters");
+  nlohmann::json rope = *config.find(key);
   rope.erase("partial_rotary_factor");
   LOCKSTEP_TRY_VOID(read_growing_rope(config, rope, spec));
   const double own = static_cast<double>(spec.head_dim) / static_cast<double>(plain_dim + spec.head_dim);

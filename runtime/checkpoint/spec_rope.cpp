@@ -17,6 +17,7 @@ using nlohmann::json;
 using Kind = RopeSpec::Kind;
 
 constexpr std::string_view kOriginalMaximum = "original_max_position_embeddings";
+constexpr Limits<int64_t> kOriginal{2, kPositions.most};  // with 1, logarithms would be 0
 
 struct KindName {
   std::string_view name;
@@ -111,7 +112,6 @@ Result<double> read_factor(const KeyReader& rope, const RopeSpec& spec, int64_t 
 /// The maximum position of the original training; the top-level key overrides the object's.
 Result<int64_t> read_original_maximum(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys,
                                       int64_t max_positions) {
-  constexpr Limits<int64_t> kOriginal{2, kPositions.most};  // with 1, logarithms would be 0
   if (config.has(kOriginalMaximum)) return config.integer(kOriginalMaximum, kOriginal);
   if (keys.original_max_positions) return *keys.original_max_positions;
   return rope.integer_or(kOriginalMaximum, max_positions, kOriginal);
@@ -153,16 +153,27 @@ Result<void> read_kind_keys(const KeyReader& config, const KeyReader& rope, cons
 
 }  // namespace
 
+Result<std::string_view> rope_key(const KeyReader& config) {
+  constexpr std::string_view kScaling = "rope_scaling", kParameters = "rope_parameters";
+  LOCKSTEP_TRY(const auto scaling, config.object(kScaling));
+  return scaling && !config.find(kScaling)->empty() ? kScaling : kParameters;
+}
+
+Result<int64_t> read_original_maximum(const KeyReader& config, int64_t otherwise) {
+  return config.integer_or(kOriginalMaximum, otherwise, kOriginal);
+}
+
 Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const RopeKeys& keys) {
   constexpr Limits<double> kTheta{1.0 + 1e-6, 1e15};
   constexpr Limits<double> kPart{0.0, 1.0};
   RopeSpec result;
   LOCKSTEP_TRY(result.theta, config.number_or(keys.theta.name, *keys.theta.otherwise, kTheta));
   LOCKSTEP_TRY(double part, config.number_or(keys.rotated.name, *keys.rotated.otherwise, kPart));
-  LOCKSTEP_TRY(auto rope, config.object("rope_scaling"));
-  if (!rope || config.find("rope_scaling")->empty()) {
-    LOCKSTEP_TRY(rope, config.object("rope_parameters"));
+  if (config.is_null(keys.rotated.name) && *keys.rotated.otherwise != 1.0) {
+    return config.wrong(keys.rotated.name, "a number");  // transformers rotates the whole head, or fails
   }
+  LOCKSTEP_TRY(const std::string_view object, rope_key(config));
+  LOCKSTEP_TRY(const auto rope, config.object(object));
   if (rope) {
     LOCKSTEP_TRY(result.theta, rope->number_or("rope_theta", result.theta, kTheta));
     LOCKSTEP_TRY(part, rope->number_or("partial_rotary_factor", part, kPart));
@@ -179,8 +190,12 @@ Result<RopeSpec> read_rope(const KeyReader& config, const ModelSpec& spec, const
   return result;
 }
 
-Result<void> read_growing_rope(const KeyReader& config, const json& object, ModelSpec& spec) {
-  const json flat = {{"rope_parameters", object}};
+Result<void> read_growing_rope(const KeyReader& config, json rope_parameters, ModelSpec& spec) {
+  const auto type = rope_parameters.find("rope_type");
+  if (config.has(kOriginalMaximum) && type != rope_parameters.end() && *type == "yarn") {
+    rope_parameters[std::string(kOriginalMaximum)] = *config.find(kOriginalMaximum);
+  }
+  const json flat = {{"rope_parameters", std::move(rope_parameters)}};
   const KeyReader reader(flat, config.origin());
   LOCKSTEP_TRY(spec.rope, read_rope(reader, spec, {.scales_queries = true}));
   LOCKSTEP_TRY(const auto rope, reader.object("rope_parameters"));
@@ -197,7 +212,13 @@ Result<RopeSpec> read_layer_rope(const KeyReader& config, const ModelSpec& spec,
     LOCKSTEP_TRY(const auto own, nested->object(layers));
     if (own) rope = *nested->find(layers);
   }
-  if (rope_scaling != nullptr) rope.update(*rope_scaling);
+  if (rope_scaling != nullptr) {
+    if (rope_scaling->contains("type") && !rope_scaling->contains("rope_type")) {
+      return unsupported(config, "rope_scaling", "type", "rope_type: transformers does not read the older key here");
+    }
+    rope.update(*rope_scaling);
+  }
+  rope.erase("truncate");  // transformers reads it outside the ropes of layers alone
   json flat = {{"rope_parameters", std::move(rope)}};
   if (const json* beside = config.find(theta.name)) flat[std::string(theta.name)] = *beside;
   const KeyReader reader(flat, fmt::format("{}: {}", config.origin(), layers));

@@ -204,6 +204,23 @@ TEST(ParseSpec, SaysWhatWellKnownModelTypesNeedThatItLacks) {
   }
 }
 
+TEST(ParseSpec, RefusesNullWhereItCountsAsFalseAndNotAsTheDefault) {
+  const std::tuple<const char*, json, const char*> cases[] = {
+      {"llama", {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", nullptr}}}}, "truncate"},
+      {"qwen3_next", {{"norm_topk_prob", nullptr}}, "norm_topk_prob"},
+      {"glm4", {{"partial_rotary_factor", nullptr}}, "partial_rotary_factor"}};
+  for (const auto& [model_type, keys, key] : cases) {
+    json config = small(model_type);
+    config.update(keys);
+    const auto spec = parse(config);
+    ASSERT_FALSE(spec.has_value()) << key;
+    EXPECT_THAT(spec.error().message, HasSubstr(std::string(key) + ": found null, expected ")) << key;
+  }
+  json config = small("llama");
+  config["attention_bias"] = nullptr;
+  EXPECT_FALSE(parse(config).value().attention_bias);
+}
+
 TEST(ParseSpec, RefusesWhatItCannotRun) {
   const std::pair<std::string, json> cases[] = {
       {"quantization_config", {{"quant_method", "mxfp4"}}},

@@ -245,6 +245,8 @@ TEST(ParseGptOss, ReadsBothSpellingsAlike) {
 
 TEST(ParseGptOss, StretchesPositionsOnlyWhenNothingIsSaidAboutThem) {
   EXPECT_EQ(parse(with(small("gpt_oss"), {{"rope_theta", 7.0}})).value().rope.kind, RopeSpec::Kind::kYarn);
+  const json original = {{"original_max_position_embeddings", 16}};
+  EXPECT_EQ(parse(with(small("gpt_oss"), original)).value().rope.original_max_positions, 16);
   EXPECT_EQ(parse(with(small("gpt_oss"), {{"rope_parameters", json::object()}})).value().rope,
             (RopeSpec{.rotated = 64, .theta = 150000.0}));
 }

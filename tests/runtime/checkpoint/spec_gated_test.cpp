@@ -69,7 +69,7 @@ TEST(ParseMinistral, RefusesLayersThatItCannotRun) {
         "layer_types: found \"chunked_attention\""},
        {{{"layer_types", {"full_attention", 1}}}, kUnsupported, "layer_types: found 1"},
        {{{"layer_types", sliding}, {"sliding_window", nullptr}}, kInvalid, "sliding_window: found no window in use"},
-       {{{"layer_types", sliding}, {"sliding_window", 0}}, kInvalid, "sliding_window: found no window in use"},
+       {{{"sliding_window", 0}}, kInvalid, "sliding_window: found 0"},  // a token that sees nothing
        {{{"sliding_window", -1}}, kInvalid, "sliding_window: found -1"}});
 }
 
@@ -89,8 +89,10 @@ TEST(ParseQwen2, FillsInTheDefaults) {
 }
 
 TEST(ParseQwen2, IgnoresTheWindowUntilItIsInUse) {
-  EXPECT_THAT(parse(with(small("qwen2"), {{"sliding_window", 8}, {"max_window_layers", 0}})).value().windows,
-              IsEmpty());
+  for (const int window : {8, 0}) {
+    const json keys = {{"sliding_window", window}, {"max_window_layers", 0}};
+    EXPECT_THAT(parse(with(small("qwen2"), keys)).value().windows, IsEmpty());
+  }
 }
 
 TEST(ParseQwen2, SlidesFromTheLayerThatIsNamed) {
@@ -234,6 +236,12 @@ TEST(ParseMinistral3, ScalesQueriesByTheirPosition) {
   bare.erase("rope_parameters");
   EXPECT_EQ(parse(with(bare, {{"max_position_embeddings", 262144}})).value(),
             parse(with(ministral3(), {{"max_position_embeddings", 262144}})).value());
+  json older = ministral3();
+  older["rope_scaling"] = with(older["rope_parameters"], {{"factor", 2.0}});
+  EXPECT_EQ(parse(older).value().rope.factor, 2.0) << "it goes before rope_parameters";
+  const ModelSpec overridden = parse(with(ministral3(), {{"original_max_position_embeddings", 64}})).value();
+  EXPECT_EQ(overridden.rope.original_max_positions, 64);
+  EXPECT_EQ(overridden.query_scaling.every, 64);
   json llama = ministral3();
   llama["model_type"] = "llama";
   EXPECT_THAT(parse(llama).error().message, HasSubstr("llama_4_scaling_beta: found 0.1, expected none"));
@@ -260,8 +268,13 @@ TEST(ParseMistral3, IsItsTextModel) {
   const json mistral =
       with(small("mistral"), {{"rope_theta", 1e9}, {"sliding_window", nullptr}, {"torch_dtype", "bfloat16"}});
   EXPECT_EQ(parse(around(mistral)).value(), parse(mistral).value());
-  EXPECT_TRUE(parse(with(around(mistral), {{"tie_word_embeddings", nullptr}})).value().tied_embeddings);
+  json untold = around(mistral);
+  untold.erase("tie_word_embeddings");
+  EXPECT_TRUE(parse(untold).value().tied_embeddings);
+  const json windows = {{"sliding_window", 8}, {"layer_types", {"full_attention", "full_attention"}}};
+  EXPECT_THAT(parse(around(with(mistral, windows))).value().windows, ElementsAre(8, 8));
   expect_refusals(around(ministral3()), {{{{"text_config", small("mistral5")}}, kUnsupported, "found \"mistral5\""},
+                                         {{{"tie_word_embeddings", nullptr}}, kInvalid, "found null"},
                                          {{{"text_config", nullptr}}, kInvalid, "text_config"}});
   EXPECT_THAT(parse(around(with(ministral3(), {{"mystery", 2}}))).error().message, HasSubstr("mystery: found 2"));
 }

@@ -107,10 +107,10 @@ TEST(ParseGemma3, NeedsNoLocalRotationThatIsTheSame) {
   EXPECT_EQ(parse(with(smallest("gemma3_text"), {{"rope_theta", 10000.0}})).value().local_rope, std::nullopt);
 }
 
-TEST(ParseGemma3, ReadsItsSoftCaps) {
+TEST(ParseGemma3, CapsLogitsButNoScores) {
   const json keys = {{"attn_logit_softcapping", 20.0}, {"final_logit_softcapping", 10.0}};
   const ModelSpec spec = parse(with(smallest("gemma3_text"), keys)).value();
-  EXPECT_EQ(spec.attention_soft_cap, 20.0);
+  EXPECT_EQ(spec.attention_soft_cap, 0.0);  // the key is Gemma 2's
   EXPECT_EQ(spec.logit_soft_cap, 10.0);
 }
 
@@ -120,6 +120,9 @@ TEST(ParseGemma3, NamesTheLayersWhoseRotationIsWrong) {
                   {{{{"rope_parameters", nested}}, kInvalid, "full_attention: rope_parameters: factor: found nothing"},
                    {{{"rope_local_base_freq", 1.0}}, kInvalid, "sliding_attention: rope_local_base_freq: found 1"},
                    {{{"rope_scaling", "linear"}}, kInvalid, "rope_scaling: found \"linear\""},
+                   {{{"rope_scaling", {{"type", "linear"}, {"factor", 8.0}}}},
+                    kUnsupported,
+                    "rope_scaling: found type, expected rope_type"},
                    {{{"use_bidirectional_attention", true}}, kUnsupported, "use_bidirectional_attention: found true"}});
 }
 

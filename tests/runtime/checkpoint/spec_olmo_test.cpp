@@ -63,10 +63,11 @@ TEST(ParseOlmo3, StretchesTheRopeOfLayersWithoutAWindow) {
 }
 
 TEST(ParseOlmo3, ReadsARopeForEachKindOfLayers) {
-  const json ropes = {{"full_attention", kYarn},
+  const json ropes = {{"full_attention", with(kYarn, {{"truncate", false}})},
                       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 7e4}}}};
   const ModelSpec spec = parse(published("olmo3", {{"rope_parameters", ropes}})).value();
   EXPECT_EQ(spec.rope.kind, RopeSpec::Kind::kYarn);
+  EXPECT_TRUE(spec.rope.truncate) << "transformers does not read the key there";
   EXPECT_EQ(spec.local_rope.value().theta, 7e4);
   expect_refusals(published("olmo3", json::object()),
                   {{{{"rope_parameters", kYarn}}, kUnsupported, "rope_parameters: found one object, expected one for"},
