@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 
 #include "runtime/text/jinja/library.h"
 
@@ -39,16 +41,63 @@ Value integers(std::string_view op, int64_t a, int64_t b) {
   too_large();
 }
 
+double power_of_reals(double a, double b) {
+  if (a == 0 && b < 0) throw RenderFailure("division by zero");
+  const double result = std::pow(a, b);
+  if (std::isfinite(a) && std::isfinite(b) && !std::isfinite(result)) throw RenderFailure("a power is no real number");
+  return result;
+}
+
+/// Python's numbers, with single underscores between digits removed; empty where an underscore is elsewhere.
+std::optional<std::string> without_underscores(std::string_view text) {
+  const auto is_alphanumeric = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+    } else if (i == 0 || i + 1 == text.size() || !is_alphanumeric(text[i - 1]) || !is_alphanumeric(text[i + 1])) {
+      return std::nullopt;
+    }
+  }
+  return out;
+}
+
+/// The base that the prefix of `digits` names; 0 without one.
+int64_t prefixed_base(std::string_view digits) {
+  if (digits.size() < 2 || digits[0] != '0') return 0;
+  const char letter = static_cast<char>(digits[1] | 0x20);
+  return letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+}
+
+/// The floor of a fraction, or the next integer: the nearer one, and the even one of two as near.
+int64_t round_to_multiple(int64_t value, int64_t unit) {
+  const int64_t quotient = floor_divide(value, unit);
+  const int64_t rest = value - quotient * unit;  // 0 to unit - 1
+  const bool is_up = rest > unit - rest || (rest == unit - rest && quotient % 2 != 0);
+  int64_t result = 0;
+  if (__builtin_mul_overflow(quotient + (is_up ? 1 : 0), unit, &result)) too_large();
+  return result;
+}
+
 Value reals(std::string_view op, double a, double b) {
   if (op == "+") return a + b;
   if (op == "-") return a - b;
   if (op == "*") return a * b;
-  if (op == "**") return std::pow(a, b);
+  if (op == "**") return power_of_reals(a, b);
   if (b == 0) throw RenderFailure("division by zero");
   if (op == "/") return a / b;
-  if (op == "//") return std::floor(a / b);
-  const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest == 0) {
+    rest = std::copysign(0.0, b);
+  } else if ((rest < 0) != (b < 0)) {
+    rest += b;
+    quotient -= 1;
+  }
+  if (op == "%") return rest;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double floor = std::floor(quotient);
+  return quotient - floor > 0.5 ? floor + 1 : floor;
 }
 
 Value repeat(const Value& value, int64_t times, Budget& budget) {
@@ -90,7 +139,8 @@ Value arithmetic(std::string_view op, const Value& left, const Value& right, Bud
     budget.bytes(left.string()->size() + right.string()->size());
     return *left.string() + *right.string();
   }
-  if (op == "+" && left.list() != nullptr && right.list() != nullptr) {
+  if (op == "+" && left.list() != nullptr && right.list() != nullptr &&
+      left.list()->is_tuple == right.list()->is_tuple) {
     List joined = *left.list();
     joined.items.insert(joined.items.end(), right.list()->items.begin(), right.list()->items.end());
     budget.step(joined.items.size());
@@ -99,6 +149,58 @@ Value arithmetic(std::string_view op, const Value& left, const Value& right, Bud
   if (op == "*" && repeats(left) && as_integer(right, j)) return repeat(left, j, budget);
   if (op == "*" && repeats(right) && as_integer(left, i)) return repeat(right, i, budget);
   throw RenderFailure(fmt::format("{} {} {} is not possible", type_name(left), op, type_name(right)));
+}
+
+std::optional<int64_t> parse_integer(std::string_view text, int64_t base) {
+  if (base != 0 && (base < 2 || base > 36)) return std::nullopt;
+  std::string digits = strip_text(text, nullptr, Ends::kBoth);
+  const bool is_negative = digits.starts_with('-');
+  if (is_negative || digits.starts_with('+')) digits.erase(0, 1);
+  const int64_t named = prefixed_base(digits);
+  if (named != 0 && (base == 0 || base == named)) {
+    base = named;
+    digits.erase(0, digits.size() > 2 && digits[2] == '_' ? 3 : 2);
+  } else if (base == 0) {
+    base = 10;
+    if (digits.starts_with('0') && digits.find_first_not_of("0_") != std::string::npos) return std::nullopt;
+  }
+  const auto plain = without_underscores(digits);
+  if (!plain || plain->empty()) return std::nullopt;
+  int64_t number = 0;
+  bool is_too_large = false;
+  for (const char c : *plain) {
+    const char letter = static_cast<char>(c | 0x20);
+    const int64_t digit = c >= '0' && c <= '9' ? c - '0' : letter >= 'a' && letter <= 'z' ? letter - 'a' + 10 : 36;
+    if (digit >= base) return std::nullopt;
+    is_too_large = is_too_large || __builtin_mul_overflow(number, base, &number) ||
+                   __builtin_add_overflow(number, is_negative ? -digit : digit, &number);
+  }
+  if (is_too_large) too_large();
+  return number;
+}
+
+std::optional<double> parse_real(std::string_view text) {
+  const auto digits = without_underscores(strip_text(text, nullptr, Ends::kBoth));
+  if (!digits || digits->empty()) return std::nullopt;
+  const auto body = lower_case(std::string_view(*digits).substr((*digits)[0] == '-' || (*digits)[0] == '+' ? 1 : 0));
+  const bool is_name = body == "inf" || body == "infinity" || body == "nan";
+  if (!is_name && digits->find_first_not_of("0123456789+-.eE") != std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const double number = std::strtod(digits->c_str(), &end);
+  if (*end != '\0' || end == digits->c_str()) return std::nullopt;
+  return number;
+}
+
+Value rounded(const Value& value, int64_t digits) {
+  int64_t integer = 0;
+  if (as_integer(value, integer)) {
+    if (digits >= 0) return integer;
+    return digits < -18 ? int64_t{0} : round_to_multiple(integer, power(10, -digits));
+  }
+  const double number = *value.real();
+  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
+  const double unit = std::pow(10.0, static_cast<double>(-digits));
+  return std::nearbyint(number / unit) * unit;
 }
 
 Value slice_of(const Value& value, const Value& begin, const Value& end, const Value& step, Budget& budget) {

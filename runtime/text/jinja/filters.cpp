@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
+#include "runtime/text/jinja/arithmetic.h"
 #include "runtime/text/jinja/library.h"
-#include "runtime/text/unicode.h"
 
 namespace lockstep::jinja {
 namespace {
@@ -16,19 +15,25 @@ using Filter = Value (*)(const Value& value, const Arguments& arguments, Budget&
 struct Entry {
   std::string_view name;
   Filter filter;
+  std::string_view parameters = {};  // with blanks between them; "*" for any
 };
 
-/// `item.a.b` for the argument `attribute`; an integer is an index.
+/// `item.a.0` for the argument `attribute`; an integer is an index.
 Value attribute_path(const Value& item, const Value& path) {
   if (path.string() == nullptr) return item_of(item, path);
   Value value = item;
-  for (const Value& part : split_text(*path.string(), ".", -1)) value = item_of(value, part);
+  for (const Value& part : split_text(*path.string(), ".", -1)) {
+    const std::string& name = *part.string();
+    const bool is_index = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    const auto index = is_index ? parse_integer(name, 10) : std::nullopt;
+    value = item_of(value, index ? Value(*index) : part);
+  }
   return value;
 }
 
 /// Ignores case unless requested otherwise.
 Value sort_key(const Value& value, bool case_sensitive) {
-  return value.string() != nullptr && !case_sensitive ? Value(text::to_lower(*value.string())) : value;
+  return value.string() != nullptr && !case_sensitive ? Value(lower_case(*value.string())) : value;
 }
 
 Value default_value(const Value& value, const Arguments& arguments, Budget&) {
@@ -93,32 +98,27 @@ Value list(const Value& value, const Arguments&, Budget& budget) {
 }
 
 Value to_int(const Value& value, const Arguments& arguments, Budget&) {
-  double number = 0;
   int64_t integer = 0;
-  if (as_integer(value, integer)) return integer;
-  if (as_number(value, number) && std::abs(number) < 9e18) return static_cast<int64_t>(number);
+  if (as_integer(defined(value), integer)) return integer;
+  std::optional<double> number;
   if (const std::string* text = value.string()) {
-    const std::string digits = strip_text(*text, nullptr, Ends::kBoth);
-    char* end = nullptr;
-    errno = 0;
-    const auto base = static_cast<int>(integer_argument(arguments, 1, "base", 10));
-    if (base < 2 || base > 36) throw RenderFailure("the base is not 2 to 36");
-    integer = std::strtoll(digits.c_str(), &end, base);
-    if (!digits.empty() && *end == '\0' && errno == 0) return integer;
-    number = std::strtod(digits.c_str(), &end);
-    if (!digits.empty() && *end == '\0' && std::abs(number) < 9e18) return static_cast<int64_t>(number);
+    if (const auto parsed = parse_integer(*text, integer_argument(arguments, 1, "base", 10))) return *parsed;
+    number = parse_real(*text);
+  } else if (const double* real = value.real()) {
+    if (std::isinf(*real)) throw RenderFailure("infinity is no integer");
+    number = *real;
   }
-  return integer_argument(arguments, 0, "default", 0);
+  if (number && std::abs(*number) < 9e18) return static_cast<int64_t>(*number);
+  if (number && std::isfinite(*number)) throw RenderFailure("an integer is too large");
+  const Value* fallback = arguments.find(0, "default");
+  return fallback == nullptr ? Value(int64_t{0}) : *fallback;
 }
 
 Value to_float(const Value& value, const Arguments& arguments, Budget&) {
   double number = 0;
-  if (as_number(value, number)) return number;
+  if (as_number(defined(value), number)) return number;
   if (const std::string* text = value.string()) {
-    const std::string digits = strip_text(*text, nullptr, Ends::kBoth);
-    char* end = nullptr;
-    number = std::strtod(digits.c_str(), &end);
-    if (!digits.empty() && *end == '\0') return number;
+    if (const auto parsed = parse_real(*text)) return *parsed;
   }
   const Value* fallback = arguments.find(0, "default");
   return fallback == nullptr ? Value(0.0) : *fallback;
@@ -143,30 +143,19 @@ Value round(const Value& value, const Arguments& arguments, Budget&) {
   if (name == "ceil") return std::ceil(number * scale) / scale;
   if (name == "floor") return std::floor(number * scale) / scale;
   if (name != "common") throw RenderFailure(fmt::format("round does not know the method {}", name));
-  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
-  return std::nearbyint(number * scale) / scale;
+  return rounded(value, digits);
 }
 
-Value sum(const Value& value, const Arguments& arguments, Budget&) {
+Value sum(const Value& value, const Arguments& arguments, Budget& budget) {
   const Value* attribute = arguments.find(0, "attribute");
   const Value* start = arguments.find(1, "start");
-  int64_t integers = start == nullptr ? 0 : integer_in(*start);
-  double reals = 0;
-  bool has_real = false;
+  Value total = start == nullptr ? Value(int64_t{0}) : *start;
+  if (total.string() != nullptr) throw RenderFailure("sum does not take a str");
   for (const Value& item : items_of(value)) {
-    const Value v = attribute == nullptr || attribute->is_none() ? item : attribute_path(item, *attribute);
-    int64_t integer = 0;
-    double real = 0;
-    if (as_integer(v, integer)) {
-      if (__builtin_add_overflow(integers, integer, &integers)) throw RenderFailure("a sum is too large");
-    } else if (as_number(v, real)) {
-      reals += real;
-      has_real = true;
-    } else {
-      throw RenderFailure(fmt::format("sum does not take a {}", type_name(v)));
-    }
+    total = arithmetic("+", total,
+                       attribute == nullptr || attribute->is_none() ? item : attribute_path(item, *attribute), budget);
   }
-  return has_real ? Value(static_cast<double>(integers) + reals) : Value(integers);
+  return total;
 }
 
 template <bool kLargest>
@@ -239,8 +228,9 @@ Value unique(const Value& value, const Arguments& arguments, Budget& budget) {
   const bool case_sensitive = flag_argument(arguments, 0, "case_sensitive", false);
   List out;
   std::vector<Value> seen;
+  const Value* attribute = arguments.find(1, "attribute");
   for (const Value& item : items_of(value)) {
-    const Value key = sort_key(item, case_sensitive);
+    const Value key = sort_key(attribute == nullptr ? item : attribute_path(item, *attribute), case_sensitive);
     budget.step(seen.size() + 1);
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& v) { return equal(v, key); })) continue;
     seen.push_back(key);
@@ -258,12 +248,12 @@ Value indent(const Value& value, const Arguments& arguments, Budget& budget) {
     prefix = *width->string();
   } else if (width != nullptr) {
     const int64_t spaces = integer_in(*width);
-    if (spaces < 0 || spaces > 10'000) throw RenderFailure("indent takes a width of 0 to 10000");
-    prefix.assign(static_cast<size_t>(spaces), ' ');
+    if (spaces > 10'000) throw RenderFailure("indent takes a width of at most 10000");
+    prefix.assign(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
   }
   std::string out;
   bool is_first = true;
-  for (const Value& line : split_text(to_text(value), "\n", -1)) {
+  for (const Value& line : split_lines(to_text(value) + "\n", /*keeps_ends=*/false)) {
     if (!is_first) out += '\n';
     if (is_first ? first : blank || !line.string()->empty()) out += prefix;
     out += *line.string();
@@ -334,40 +324,40 @@ constexpr std::array kFilters = {
     Entry{"abs", absolute},
     Entry{"capitalize", mapped<capitalize>},
     Entry{"count", length},
-    Entry{"d", default_value},
-    Entry{"default", default_value},
-    Entry{"dictsort", dictsort},
+    Entry{"d", default_value, "default_value boolean"},
+    Entry{"default", default_value, "default_value boolean"},
+    Entry{"dictsort", dictsort, "case_sensitive by reverse"},
     Entry{"e", escape},
     Entry{"escape", escape},
     Entry{"first", first_or_last<true>},
-    Entry{"float", to_float},
-    Entry{"indent", indent},
-    Entry{"int", to_int},
+    Entry{"float", to_float, "default"},
+    Entry{"indent", indent, "width first blank"},
+    Entry{"int", to_int, "default base"},
     Entry{"items", items},
-    Entry{"join", join},
+    Entry{"join", join, "d attribute"},
     Entry{"last", first_or_last<false>},
     Entry{"length", length},
     Entry{"list", list},
-    Entry{"lower", mapped<text::to_lower>},
-    Entry{"map", map},
-    Entry{"max", extreme<true>},
-    Entry{"min", extreme<false>},
-    Entry{"reject", choose<false, false>},
-    Entry{"rejectattr", choose<false, true>},
-    Entry{"replace", replace},
+    Entry{"lower", mapped<lower_case>},
+    Entry{"map", map, "*"},
+    Entry{"max", extreme<true>, "case_sensitive attribute"},
+    Entry{"min", extreme<false>, "case_sensitive attribute"},
+    Entry{"reject", choose<false, false>, "*"},
+    Entry{"rejectattr", choose<false, true>, "*"},
+    Entry{"replace", replace, "old new count"},
     Entry{"reverse", reverse},
-    Entry{"round", round},
+    Entry{"round", round, "precision method"},
     Entry{"safe", string},
-    Entry{"select", choose<true, false>},
-    Entry{"selectattr", choose<true, true>},
-    Entry{"sort", sort},
+    Entry{"select", choose<true, false>, "*"},
+    Entry{"selectattr", choose<true, true>, "*"},
+    Entry{"sort", sort, "reverse case_sensitive attribute"},
     Entry{"string", string},
-    Entry{"sum", sum},
-    Entry{"title", mapped<title_case>},
-    Entry{"tojson", tojson},
-    Entry{"trim", trim},
-    Entry{"unique", unique},
-    Entry{"upper", mapped<text::to_upper>},
+    Entry{"sum", sum, "attribute start"},
+    Entry{"title", mapped<title_words>},
+    Entry{"tojson", tojson, "ensure_ascii indent separators sort_keys"},
+    Entry{"trim", trim, "chars"},
+    Entry{"unique", unique, "case_sensitive attribute"},
+    Entry{"upper", mapped<upper_case>},
     Entry{"wordcount", wordcount},
 };
 
@@ -375,7 +365,9 @@ constexpr std::array kFilters = {
 
 Value apply_filter(std::string_view name, const Value& value, const Arguments& arguments, Budget& budget) {
   for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.filter(value, arguments, budget);
+    if (entry.name != name) continue;
+    check_arguments(name, entry.parameters, arguments);
+    return entry.filter(value, arguments, budget);
   }
   std::string known;
   for (const Entry& entry : kFilters) known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);

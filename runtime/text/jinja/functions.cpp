@@ -5,6 +5,11 @@
 #include "runtime/text/jinja/library.h"
 
 namespace lockstep::jinja {
+
+void check_member(std::string_view name) {
+  if (name.starts_with('_')) throw RenderFailure(fmt::format("a namespace takes no name that begins with _: {}", name));
+}
+
 namespace {
 
 constexpr int64_t kMaxRange = 100'000;  // as in jinja2's sandbox
@@ -46,15 +51,28 @@ Value make_namespace(const Arguments& arguments) {
   auto space = std::make_shared<Namespace>();
   space->members = members_of(arguments);
   for (const auto& member : space->members.items) {
+    check_member(to_text(member.first));
     if (member.second.name_space() != nullptr) throw RenderFailure("a namespace cannot hold a namespace");
   }
   return space;
 }
 
 Value strftime(const Arguments& arguments, const std::tm& now) {
-  const auto& format = string_argument(arguments, 0, "format");
+  const auto& given = string_argument(arguments, 0, "format");
+  if (given.size() > 256) throw RenderFailure("a date format is too long");
+  std::string format;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char code = given[i] == '%' && i + 1 < given.size() ? given[++i] : '\0';
+    if (code == 'Z' || code == 'z') continue;  // Python's time has no zone
+    if (code == 'f') {
+      format += "000000";  // microseconds
+    } else if (code != '\0') {
+      format += {'%', code};
+    } else {
+      format += given[i];
+    }
+  }
   if (format.empty()) return "";
-  if (format.size() > 256) throw RenderFailure("a date format is too long");
   std::array<char, 8192> buffer{};
   return std::string(buffer.data(), std::strftime(buffer.data(), buffer.size(), format.c_str(), &now));
 }

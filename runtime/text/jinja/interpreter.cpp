@@ -42,6 +42,8 @@ Value loop_variable(const std::vector<Value>& items, size_t index) {
   add("first", index == 0);
   add("last", at + 1 == length);
   add("length", length);
+  add("depth0", int64_t{0});  // loops inside of loops count only where they are recursive
+  add("depth", int64_t{1});
   add("previtem", index > 0 ? items[index - 1] : Value(Undefined{"loop.previtem of the first turn"}));
   add("nextitem", index + 1 < items.size() ? items[index + 1] : Value(Undefined{"loop.nextitem of the last turn"}));
   add("cycle", Callable{"cycle", [index](const Arguments& arguments) {
@@ -142,6 +144,7 @@ void Interpreter::execute_set(const Statement& statement, const ScopePtr& scope)
     throw RenderFailure(fmt::format("found {} of type {}, expected a namespace", statement.text, type_name(target)));
   }
   if (value.name_space() != nullptr) throw RenderFailure("a namespace cannot hold a namespace");
+  check_member(statement.targets[0]);
   budget_.step(target.name_space()->members.items.size());
   target.name_space()->members.set(Value(statement.targets[0]), std::move(value));
 }

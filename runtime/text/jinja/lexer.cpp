@@ -97,10 +97,7 @@ class Lexer {
     if (sign == '-') {
       end = begin + trimmed_end(before);
     } else if (sign != '+' && kind != '{') {
-      const size_t newline = before.rfind('\n');
-      const size_t start = newline == std::string_view::npos ? 0 : newline + 1;
-      const bool begins_line = newline != std::string_view::npos || begin == 0 || source_[begin - 1] == '\n';
-      if (begins_line && trimmed_end(before.substr(start)) == 0) end = begin + start;
+      end = begin + without_indent(before);
     }
     add_text(end);
     advance(open - at_);
@@ -109,6 +106,14 @@ class Lexer {
     if (kind == '%' && is_raw()) return raw();
     tokens_.push_back({kind == '%' ? Kind::kBlockBegin : Kind::kPrintBegin, "", line_});
     return inside(kind == '%' ? "%}" : "}}");
+  }
+
+  /// The size of `before`, the text from the current position to a tag, without white space at the tag's line start.
+  size_t without_indent(std::string_view before) const {
+    const size_t newline = before.rfind('\n');
+    const size_t start = newline == std::string_view::npos ? 0 : newline + 1;
+    const bool begins_line = newline != std::string_view::npos || at_ == 0 || source_[at_ - 1] == '\n';
+    return begins_line && trimmed_end(before.substr(start)) == 0 ? start : before.size();
   }
 
   /// Skips what `-` or trim_blocks removes after the closing delimiter.
@@ -147,17 +152,19 @@ class Lexer {
     for (size_t open = source_.find("{%", at_); open != std::string::npos; open = source_.find("{%", open + 1)) {
       size_t word = open + 2;
       const bool strip_before = word < source_.size() && source_[word] == '-';
-      if (strip_before || (word < source_.size() && source_[word] == '+')) ++word;
+      const bool keep_before = word < source_.size() && source_[word] == '+';
+      if (strip_before || keep_before) ++word;
       word = std::min(source_.find_first_not_of(" \t\n", word), source_.size());
       if (!std::string_view(source_).substr(word).starts_with("endraw")) continue;
       size_t end = std::min(source_.find_first_not_of(" \t\n", word + 6), source_.size());
       const bool strip_after = end < source_.size() && source_[end] == '-';
-      if (strip_after) ++end;
+      const bool keep_after = end < source_.size() && source_[end] == '+';
+      if (strip_after || keep_after) ++end;
       if (!std::string_view(source_).substr(end).starts_with("%}")) continue;
       const auto body = std::string_view(source_).substr(at_, open - at_);
-      add_text(strip_before ? at_ + trimmed_end(body) : open);
+      add_text(at_ + (strip_before ? trimmed_end(body) : keep_before ? body.size() : without_indent(body)));
       advance(end + 2 - at_);
-      after_tag(strip_after, false, false);
+      after_tag(strip_after, keep_after, false);
       return ok();
     }
     return fail("a raw block has no end: expected {% endraw %}");
@@ -268,6 +275,7 @@ class Lexer {
       return at + 1;
     }
     if (c == '\n') return at + 1;
+    if (c == 'N') return fail("a string has an escape by name, expected \\u and the character's number");
     int base = 16;
     size_t most = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     size_t begin = at + 1;

@@ -14,6 +14,7 @@ using Method = Value (*)(const Value& self, const Arguments& arguments, Budget& 
 struct Entry {
   std::string_view name;
   Method method;
+  std::string_view parameters = {};  // with blanks between them
 };
 
 template <Ends kEnds>
@@ -25,7 +26,7 @@ Value strip(const Value& self, const Arguments& arguments, Budget&) {
 /// The offset of the first character that is (or is not) white space, as `wanted`.
 size_t find_white_space(std::string_view text, size_t begin, bool wanted) {
   for (size_t at = begin; at < text.size(); begin = at) {
-    if (text::is_white_space(text::next_char(text, at)) == wanted) return begin;
+    if (is_space(text::next_char(text, at)) == wanted) return begin;
   }
   return text.size();
 }
@@ -34,7 +35,7 @@ std::vector<Value> split_at_white_space(std::string_view text, int64_t most) {
   std::vector<Value> parts;
   for (size_t begin = find_white_space(text, 0, false); begin < text.size();) {
     if (most-- == 0) {
-      parts.emplace_back(strip_text(text.substr(begin), nullptr, Ends::kRight));
+      parts.emplace_back(text.substr(begin));
       break;
     }
     const size_t end = find_white_space(text, begin, true);
@@ -42,6 +43,35 @@ std::vector<Value> split_at_white_space(std::string_view text, int64_t most) {
     begin = find_white_space(text, end, false);
   }
   return parts;
+}
+
+/// The part of a string that the arguments `start` and `end` choose, in characters.
+struct Part {
+  std::string_view text;
+  int64_t begin = 0;
+  bool exists = true;  // Python finds nothing in a part that begins behind its end
+};
+
+Part part_of(const std::string& text, const Arguments& arguments) {
+  const auto given = [&](size_t index) {
+    const Value* bound = arguments.find(index, index == 1 ? "start" : "end");
+    return bound == nullptr || bound->is_none() ? nullptr : bound;
+  };
+  if (given(1) == nullptr && given(2) == nullptr) return {text};
+  const auto size = static_cast<int64_t>(text::count_chars(text));
+  const auto bound = [&](size_t index, int64_t open) {
+    if (given(index) == nullptr) return open;
+    const int64_t at = integer_in(*given(index));
+    return at < 0 ? std::max<int64_t>(at + size, 0) : at;
+  };
+  const int64_t begin = bound(1, 0);
+  const int64_t end = std::min(bound(2, size), size);
+  if (begin > end) return {.text = {}, .begin = begin, .exists = false};
+  size_t from = 0;
+  for (int64_t i = 0; i < begin; ++i) text::next_char(text, from);
+  size_t to = from;
+  for (int64_t i = begin; i < end; ++i) text::next_char(text, to);
+  return {std::string_view(text).substr(from, to - from), begin};
 }
 
 Value split(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -54,8 +84,13 @@ Value split(const Value& self, const Arguments& arguments, Budget& budget) {
 }
 
 Value rsplit(const Value& self, const Arguments& arguments, Budget& budget) {
-  const auto& separator = string_argument(arguments, 0, "sep");
+  const Value* given = arguments.find(0, "sep");
   int64_t most = integer_argument(arguments, 1, "maxsplit", -1);
+  if (given == nullptr || given->is_none()) {
+    if (most >= 0) throw RenderFailure("rsplit with maxsplit needs a separator");
+    return split(self, arguments, budget);
+  }
+  const std::string& separator = string_in(*given);
   if (separator.empty()) throw RenderFailure("the separator is empty");
   std::string_view text = *self.string();
   budget.bytes(text.size());
@@ -72,27 +107,18 @@ Value rsplit(const Value& self, const Arguments& arguments, Budget& budget) {
 }
 
 Value splitlines(const Value& self, const Arguments& arguments, Budget& budget) {
-  const bool keep = flag_argument(arguments, 0, "keepends", false);
-  const std::string& text = *self.string();
-  budget.bytes(text.size());
-  std::vector<Value> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find_first_of("\n\r", begin), text.size());
-    size_t next = std::min(end + 1, text.size());
-    if (end + 1 < text.size() && text[end] == '\r' && text[end + 1] == '\n') ++next;
-    lines.emplace_back(text.substr(begin, (keep ? next : end) - begin));
-    begin = next;
-  }
-  return List{std::move(lines)};
+  budget.bytes(self.string()->size());
+  return List{split_lines(*self.string(), flag_argument(arguments, 0, "keepends", false))};
 }
 
 template <bool kStart>
 Value starts_or_ends(const Value& self, const Arguments& arguments, Budget&) {
   const Value* affix = arguments.find(0, kStart ? "prefix" : "suffix");
   if (affix == nullptr) throw RenderFailure("startswith and endswith need a string");
-  const std::string& text = *self.string();
+  const Part part = part_of(*self.string(), arguments);
   const auto matches = [&](const Value& v) {
-    return kStart ? text.starts_with(string_in(v)) : text.ends_with(string_in(v));
+    const std::string& sought = string_in(v);
+    return part.exists && (kStart ? part.text.starts_with(sought) : part.text.ends_with(sought));
   };
   if (const List* list = affix->list()) return std::any_of(list->items.begin(), list->items.end(), matches);
   return matches(*affix);
@@ -111,20 +137,24 @@ Value replace(const Value& self, const Arguments& arguments, Budget& budget) {
 
 template <bool kFirst, bool kMustBeThere>
 Value find(const Value& self, const Arguments& arguments, Budget& budget) {
-  const std::string& text = *self.string();
-  budget.step(1 + text.size() / 64);
-  const size_t at =
-      kFirst ? text.find(string_argument(arguments, 0, "sub")) : text.rfind(string_argument(arguments, 0, "sub"));
-  if (at != std::string::npos) return static_cast<int64_t>(text::count_chars(std::string_view(text).substr(0, at)));
+  const auto& sought = string_argument(arguments, 0, "sub");
+  budget.step(1 + self.string()->size() / 64);
+  const Part part = part_of(*self.string(), arguments);
+  const size_t at = !part.exists ? std::string_view::npos : kFirst ? part.text.find(sought) : part.text.rfind(sought);
+  if (at != std::string_view::npos) {
+    return part.begin + static_cast<int64_t>(text::count_chars(part.text.substr(0, at)));
+  }
   if (kMustBeThere) throw RenderFailure("substring not found");
   return int64_t{-1};
 }
 
 Value count(const Value& self, const Arguments& arguments, Budget& budget) {
-  const auto& part = string_argument(arguments, 0, "sub");
+  const auto& sought = string_argument(arguments, 0, "sub");
   budget.step(1 + self.string()->size() / 64);
-  if (part.empty()) return static_cast<int64_t>(text::count_chars(*self.string())) + 1;
-  return static_cast<int64_t>(split_text(*self.string(), part, -1).size()) - 1;
+  const Part part = part_of(*self.string(), arguments);
+  if (!part.exists) return int64_t{0};
+  if (sought.empty()) return static_cast<int64_t>(text::count_chars(part.text)) + 1;
+  return static_cast<int64_t>(split_text(part.text, sought, -1).size()) - 1;
 }
 
 Value join(const Value& self, const Arguments& arguments, Budget& budget) {
@@ -149,7 +179,11 @@ Value all_chars(const Value& self, const Arguments&, Budget&) {
   return !text.empty();
 }
 
-bool is_alpha(char32_t c) { return text::is_word(c) && !text::is_numeric(c) && !text::is_mark(c) && c != '_'; }
+template <bool kUpper>
+Value in_case(const Value& self, const Arguments&, Budget&) {
+  return is_in_case(*self.string(), kUpper);
+}
+
 bool is_alnum(char32_t c) { return is_alpha(c) || text::is_numeric(c); }
 
 template <bool kPrefix>
@@ -162,30 +196,33 @@ Value remove_affix(const Value& self, const Arguments& arguments, Budget&) {
 }
 
 constexpr std::array kStringMethods = {
-    Entry{"strip", strip<Ends::kBoth>},
-    Entry{"lstrip", strip<Ends::kLeft>},
-    Entry{"rstrip", strip<Ends::kRight>},
-    Entry{"split", split},
-    Entry{"rsplit", rsplit},
-    Entry{"splitlines", splitlines},
-    Entry{"startswith", starts_or_ends<true>},
-    Entry{"endswith", starts_or_ends<false>},
-    Entry{"upper", mapped<text::to_upper>},
-    Entry{"lower", mapped<text::to_lower>},
+    Entry{"strip", strip<Ends::kBoth>, "chars"},
+    Entry{"lstrip", strip<Ends::kLeft>, "chars"},
+    Entry{"rstrip", strip<Ends::kRight>, "chars"},
+    Entry{"split", split, "sep maxsplit"},
+    Entry{"rsplit", rsplit, "sep maxsplit"},
+    Entry{"splitlines", splitlines, "keepends"},
+    Entry{"startswith", starts_or_ends<true>, "prefix start end"},
+    Entry{"endswith", starts_or_ends<false>, "suffix start end"},
+    Entry{"upper", mapped<upper_case>},
+    Entry{"lower", mapped<lower_case>},
     Entry{"title", mapped<title_case>},
     Entry{"capitalize", mapped<capitalize>},
-    Entry{"replace", replace},
-    Entry{"find", find<true, false>},
-    Entry{"rfind", find<false, false>},
-    Entry{"index", find<true, true>},
-    Entry{"count", count},
-    Entry{"join", join},
-    Entry{"isspace", all_chars<text::is_white_space>},
-    Entry{"isdigit", all_chars<text::is_numeric>},
+    Entry{"replace", replace, "old new count"},
+    Entry{"find", find<true, false>, "sub start end"},
+    Entry{"rfind", find<false, false>, "sub start end"},
+    Entry{"index", find<true, true>, "sub start end"},
+    Entry{"rindex", find<false, true>, "sub start end"},
+    Entry{"count", count, "sub start end"},
+    Entry{"join", join, "iterable"},
+    Entry{"isspace", all_chars<is_space>},
+    Entry{"isdigit", all_chars<is_digit>},
     Entry{"isalpha", all_chars<is_alpha>},
     Entry{"isalnum", all_chars<is_alnum>},
-    Entry{"removeprefix", remove_affix<true>},
-    Entry{"removesuffix", remove_affix<false>},
+    Entry{"islower", in_case<false>},
+    Entry{"isupper", in_case<true>},
+    Entry{"removeprefix", remove_affix<true>, "prefix"},
+    Entry{"removesuffix", remove_affix<false>, "suffix"},
 };
 
 Value dict_items(const Value& self, const Arguments&, Budget& budget) {
@@ -210,7 +247,7 @@ Value dict_get(const Value& self, const Arguments& arguments, Budget&) {
 Value dict_copy(const Value& self, const Arguments&, Budget&) { return self; }
 
 constexpr std::array kDictMethods = {Entry{"items", dict_items}, Entry{"keys", dict_keys}, Entry{"values", dict_values},
-                                     Entry{"get", dict_get}, Entry{"copy", dict_copy}};
+                                     Entry{"get", dict_get, "key default"}, Entry{"copy", dict_copy}};
 
 Value list_index(const Value& self, const Arguments& arguments, Budget&) {
   const Value* item = arguments.find(0, "value");
@@ -229,15 +266,17 @@ Value list_count(const Value& self, const Arguments& arguments, Budget&) {
 /// Lists are immutable in transformers' sandbox.
 Value refused(const Value&, const Arguments&, Budget&) { throw RenderFailure("a template must not change a list"); }
 
-constexpr std::array kListMethods = {Entry{"index", list_index}, Entry{"count", list_count}, Entry{"append", refused},
-                                     Entry{"extend", refused},   Entry{"insert", refused},   Entry{"pop", refused}};
+constexpr std::array kListMethods = {Entry{"index", list_index, "value"}, Entry{"count", list_count, "value"},
+                                     Entry{"append", refused, "*"},       Entry{"extend", refused, "*"},
+                                     Entry{"insert", refused, "*"},       Entry{"pop", refused, "*"}};
 
 template <typename Methods>
 Value bind(const Methods& methods, const Value& self, std::string_view name, Budget& budget) {
   for (const Entry& entry : methods) {
     if (entry.name != name) continue;
-    return Callable{std::string(name), [self, method = entry.method, &budget](const Arguments& arguments) {
-                      return method(self, arguments, budget);
+    return Callable{std::string(name), [self, &entry, &budget](const Arguments& arguments) {
+                      check_arguments(entry.name, entry.parameters, arguments);
+                      return entry.method(self, arguments, budget);
                     }};
   }
   return Undefined{fmt::format("'{}' of a {}", name, type_name(self))};

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "runtime/text/jinja/library.h"
-#include "runtime/text/unicode.h"
 
 namespace lockstep::jinja {
 namespace {
@@ -70,8 +69,8 @@ constexpr std::array kTests = {
     Entry{">", [](const Value& v, const Arguments& a) { return compare(v, other(a)) > 0; }},
     Entry{"ge", [](const Value& v, const Arguments& a) { return compare(v, other(a)) >= 0; }},
     Entry{">=", [](const Value& v, const Arguments& a) { return compare(v, other(a)) >= 0; }},
-    Entry{"lower", [](const Value& v, const Arguments&) { return text::to_lower(to_text(v)) == to_text(v); }},
-    Entry{"upper", [](const Value& v, const Arguments&) { return text::to_upper(to_text(v)) == to_text(v); }},
+    Entry{"lower", [](const Value& v, const Arguments&) { return is_in_case(to_text(v), /*is_upper=*/false); }},
+    Entry{"upper", [](const Value& v, const Arguments&) { return is_in_case(to_text(v), /*is_upper=*/true); }},
     Entry{"sameas",
           [](const Value& v, const Arguments& a) { return type_name(v) == type_name(other(a)) && equal(v, other(a)); }},
 };

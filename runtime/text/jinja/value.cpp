@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/text/jinja/library.h"
 #include "runtime/text/unicode.h"
 
 namespace lockstep::jinja {
@@ -28,19 +29,24 @@ std::string quoted_text(std::string_view text) {
   const bool use_double = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
   const char quote = use_double ? '"' : '\'';
   std::string out(1, quote);
-  for (const char c : text) {
-    if (c == quote || c == '\\') {
-      out += {'\\', c};
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t c = text::next_char(text, at);
+    if (c == static_cast<char32_t>(quote) || c == '\\') {
+      out += {'\\', static_cast<char>(c)};
     } else if (c == '\n') {
       out += "\\n";
     } else if (c == '\r') {
       out += "\\r";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+    } else if (is_printable(c)) {
+      out += text.substr(begin, at - begin);
     } else {
-      out += c;
+      const auto code = static_cast<uint32_t>(c);
+      out += code < 0x100     ? fmt::format("\\x{:02x}", code)
+             : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                              : fmt::format("\\U{:08x}", code);
     }
   }
   return out + quote;
@@ -163,7 +169,7 @@ int compare(const Value& a, const Value& b) {
   double x = 0, y = 0;
   if (as_number(a, x) && as_number(b, y)) return order(x, y);
   if (a.string() != nullptr && b.string() != nullptr) return a.string()->compare(*b.string());
-  if (a.list() != nullptr && b.list() != nullptr) {
+  if (a.list() != nullptr && b.list() != nullptr && a.list()->is_tuple == b.list()->is_tuple) {
     const auto& left = a.list()->items;
     const auto& right = b.list()->items;
     for (size_t k = 0; k < std::min(left.size(), right.size()); ++k) {
