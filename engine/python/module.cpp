@@ -131,13 +131,15 @@ std::string decode(const OpenModel& open, const std::vector<int32_t>& ids, bool 
   return value_of(open.model().decode(ids, special));
 }
 
-/// `messages`: JSON objects with at least a role; `variables`: a JSON object of the template's other variables.
+/// `messages`: JSON objects; `variables`: a JSON object of the template's other variables; `continued`: the field of
+/// the last message that the answer continues, or empty.
 std::string render_chat(const OpenModel& open, const std::vector<std::string>& messages, bool add_generation_prompt,
-                        const std::string& variables) {
+                        const std::string& variables, const std::string& continued) {
   std::vector<text::Message> turns;
   for (const std::string& fields : messages) turns.push_back({.role = {}, .content = {}, .fields_json = fields});
-  return value_of(
-      open.model().render_chat(turns, {.add_generation_prompt = add_generation_prompt, .variables_json = variables}));
+  return value_of(open.model().render_chat(
+      turns,
+      {.add_generation_prompt = add_generation_prompt, .variables_json = variables, .continued_field = continued}));
 }
 
 /// Options of the files, and of the engine.

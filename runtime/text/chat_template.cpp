@@ -2,14 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "runtime/gguf/model_texts.h"
+#include "runtime/text/jinja/library.h"
 #include "runtime/text/jinja/template.h"
 #include "runtime/text/json_field.h"
 
 namespace lockstep::text {
 namespace {
+
+/// The names of a message's reasoning in requests and in templates; the first one is the usual one.
+constexpr std::array<std::string_view, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
+
+/// The special tokens of a tokenizer besides bos and eos.
+constexpr std::array<std::string_view, 5> kOtherTokens = {"unk_token", "sep_token", "pad_token", "cls_token",
+                                                          "mask_token"};
 
 /// Sets the fields of the JSON object `json`, if it has text.
 Result<void> set_all(jinja::Dict& dict, std::string_view json, std::string_view what) {
@@ -23,6 +33,92 @@ Result<void> set_all(jinja::Dict& dict, std::string_view json, std::string_view 
   return ok();
 }
 
+/// Gives the reasoning of a message all names that templates read, in transformers' order of keys.
+jinja::Dict with_reasoning(jinja::Dict turn) {
+  for (const std::string_view field : kReasoningFields) {
+    const jinja::Value* found = turn.find(field);
+    if (found == nullptr) continue;
+    const jinja::Value reasoning = *found;
+    jinja::Dict named{{{"thinking", reasoning}}};
+    for (auto& [key, value] : turn.items) named.set(std::move(key), std::move(value));
+    named.set("reasoning_content", reasoning);
+    return named;
+  }
+  return turn;
+}
+
+/// A message as transformers gives it to templates: keys whose value is null are omitted.
+Result<jinja::Dict> turn_of(const Message& message) {
+  jinja::Dict turn;
+  if (!message.role.empty()) turn.items = {{"role", message.role}, {"content", message.content}};
+  LOCKSTEP_TRY_VOID(set_all(turn, message.fields_json, "a message"));
+  std::erase_if(turn.items, [](const auto& item) { return item.second.is_none(); });
+  return with_reasoning(std::move(turn));
+}
+
+/// Follows the text that the answer continues while it is rendered: the template's own ending may have the text's words
+/// too. The blank shows whether the template trims. The words are those of transformers.
+constexpr std::string_view kContinuedHere = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+Error not_continued(std::string_view found, std::string_view expected) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/text] cannot continue the last message: found {}, expected {}", found, expected)};
+}
+
+/// Puts kContinuedHere behind the text of `content`, a text or a list whose last part with a text is continued; returns
+/// the text without it.
+Result<std::string> mark_end(jinja::Value& content) {
+  if (const std::string* text = content.string()) {
+    std::string before = *text;
+    content = before + std::string(kContinuedHere);
+    return before;
+  }
+  if (content.list() == nullptr) return not_continued(fmt::format("a {}", jinja::type_name(content)), "a text");
+  jinja::List parts = *content.list();
+  const auto last = std::find_if(parts.items.rbegin(), parts.items.rend(), [](const jinja::Value& part) {
+    return part.dict() != nullptr && part.dict()->find(std::string_view("text")) != nullptr;
+  });
+  if (last == parts.items.rend()) return not_continued("no part with a text", "one");
+  jinja::Dict part = *last->dict();
+  jinja::Value text = *part.find(std::string_view("text"));
+  if (text.string() == nullptr) return not_continued("a part whose text is something else", "a text");
+  LOCKSTEP_TRY(std::string before, mark_end(text));
+  part.set("text", std::move(text));
+  *last = jinja::Value(std::move(part));
+  content = jinja::Value(std::move(parts));
+  return before;
+}
+
+/// Marks the end of the last message's `field`, and of the copies of reasoning, of which the template reads one.
+Result<std::string> mark_last(jinja::Dict& turn, std::string_view field, std::string_view source) {
+  const auto is_reasoning = [](std::string_view name) { return std::ranges::count(kReasoningFields, name) > 0; };
+  const jinja::Value* found = turn.find(field);
+  if (found == nullptr) return not_continued("none", fmt::format("one with \"{}\"", field));
+  const jinja::Value continued = *found;
+  bool is_read = false;
+  std::string text;
+  for (auto& [key, value] : turn.items) {
+    const std::string_view name = *key.string();
+    if (name != field && !(is_reasoning(field) && is_reasoning(name) && equal(value, continued))) continue;
+    is_read = is_read || source.find(name) != std::string_view::npos;
+    LOCKSTEP_TRY(text, mark_end(value));
+  }
+  if (is_read) return text;
+  return not_continued(fmt::format("a chat template that does not read \"{}\"", field), "one that does");
+}
+
+/// The rendered text up to the end of `text`, which kContinuedHere follows.
+Result<std::string> cut_after(std::string rendered, const std::string& text) {
+  const std::string words = jinja::strip_text(text, nullptr, jinja::Ends::kBoth);
+  const size_t at = rendered.rfind(kContinuedHere.substr(0, kContinuedHere.size() - 1));
+  if (at == std::string::npos || rendered.find(words) == std::string::npos) {
+    return not_continued("one that the chat template does not show as it is", "its text in the prompt");
+  }
+  const bool trims = !std::string_view(rendered).substr(at).starts_with(kContinuedHere);
+  rendered.resize(at);
+  return trims ? jinja::strip_text(rendered, nullptr, jinja::Ends::kRight) : rendered;
+}
+
 /// The current date as templates print it.
 std::tm local_time() {
   const std::time_t now = std::time(nullptr);
@@ -33,28 +129,43 @@ std::tm local_time() {
 
 class JinjaChatTemplate final : public ChatTemplate {
  public:
-  explicit JinjaChatTemplate(jinja::Template parsed) : template_(std::move(parsed)) {}
+  JinjaChatTemplate(jinja::Template parsed, std::string_view source) : template_(std::move(parsed)), source_(source) {}
 
   Result<std::string> render(const std::vector<Message>& messages, const ChatOptions& options) const override {
+    if (messages.empty()) {
+      return Error{ErrorKind::kInvalidArgument,
+                   "[runtime/text] cannot make a chat prompt: found no messages, expected at least one"};
+    }
+    const bool is_continued = !options.continued_field.empty();
+    if (is_continued && options.add_generation_prompt) {
+      return not_continued("add_generation_prompt beside it", "one of them");
+    }
     jinja::Dict variables;
     variables.set("tools", jinja::Value());
     variables.set("documents", jinja::Value());
     variables.set("add_generation_prompt", options.add_generation_prompt);
     if (!options.bos_token.empty()) variables.set("bos_token", options.bos_token);
     if (!options.eos_token.empty()) variables.set("eos_token", options.eos_token);
+    for (const NamedToken& token : options.other_tokens) variables.set(jinja::Value(token.name), token.text);
     jinja::List turns;
+    std::string continued;
     for (const Message& message : messages) {
-      jinja::Dict turn{{{"role", message.role}, {"content", message.content}}};
-      LOCKSTEP_TRY_VOID(set_all(turn, message.fields_json, "a message"));
+      LOCKSTEP_TRY(jinja::Dict turn, turn_of(message));
+      if (is_continued && &message == &messages.back()) {
+        LOCKSTEP_TRY(continued, mark_last(turn, options.continued_field, source_));
+      }
       turns.items.emplace_back(std::move(turn));
     }
     variables.set("messages", std::move(turns));
     LOCKSTEP_TRY_VOID(set_all(variables, options.variables_json, "the chat template's variables"));
-    return template_.render(std::move(variables), options.now);
+    LOCKSTEP_TRY(std::string rendered, template_.render(std::move(variables), options.now));
+    if (!is_continued) return rendered;
+    return cut_after(std::move(rendered), continued);
   }
 
  private:
   jinja::Template template_;
+  std::string source_;
 };
 
 /// A token of tokenizer_config.json: a string, or {"content": …}; "" when there is none.
@@ -89,7 +200,7 @@ Result<std::optional<std::string>> configured_template(const JsonField& config) 
 
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source) {
   LOCKSTEP_TRY(jinja::Template parsed, jinja::Template::parse(source));
-  return std::make_unique<JinjaChatTemplate>(std::move(parsed));
+  return std::make_unique<JinjaChatTemplate>(std::move(parsed), source);
 }
 
 Result<ModelChat> load_chat(const std::filesystem::path& directory) {
@@ -103,6 +214,10 @@ Result<ModelChat> load_chat(const std::filesystem::path& directory) {
     if (!document.is_object()) return config.invalid("no JSON object", "the tokenizer's configuration");
     LOCKSTEP_TRY(chat.bos_token, token_text(config, "bos_token"));
     LOCKSTEP_TRY(chat.eos_token, token_text(config, "eos_token"));
+    for (const std::string_view name : kOtherTokens) {
+      LOCKSTEP_TRY(std::string token, token_text(config, name));
+      if (!token.empty()) chat.other_tokens.push_back({std::string(name), std::move(token)});
+    }
     if (!source) {
       LOCKSTEP_TRY(source, configured_template(config));
     }
@@ -122,6 +237,7 @@ Result<ModelChat> load_chat(const std::filesystem::path& directory) {
 Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message>& messages, ChatOptions options) {
   if (options.bos_token.empty()) options.bos_token = chat.bos_token;
   if (options.eos_token.empty()) options.eos_token = chat.eos_token;
+  if (options.other_tokens.empty()) options.other_tokens = chat.other_tokens;
   if (!options.now) options.now = local_time();
   return chat.chat_template->render(messages, options);
 }

@@ -17,8 +17,15 @@ namespace lockstep::text {
 struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string content;
-  /// More fields, as a JSON object: {"tool_calls": […], "reasoning_content": "…"}. They override the ones above.
+  /// More fields, as a JSON object: {"tool_calls": […], "reasoning_content": "…"}. They override the ones above. With
+  /// an empty role they are the whole message.
   std::string fields_json = {};
+};
+
+/// A special token by its name in templates: {"pad_token", "<pad>"}.
+struct NamedToken {
+  std::string name;
+  std::string text;
 };
 
 /// The variables of a template besides the messages.
@@ -26,10 +33,14 @@ struct ChatOptions {
   bool add_generation_prompt = true;
   std::string bos_token = {};  // as text; empty if the model has none
   std::string eos_token = {};
+  std::vector<NamedToken> other_tokens = {};
   /// The time for strftime_now; without it the function is undefined, and templates use their default date.
   std::optional<std::tm> now = std::nullopt;
   /// More variables, as a JSON object: {"tools": […], "enable_thinking": false}. They override the ones above.
   std::string variables_json = {};
+  /// The field of the last message that the answer continues, such as "content": the text ends with it. Empty: the
+  /// last message is complete.
+  std::string continued_field = {};
 };
 
 /// A parsed template. Immutable; thread-safe.
@@ -37,8 +48,10 @@ class ChatTemplate {
  public:
   virtual ~ChatTemplate() = default;
 
-  /// The prompt's text. Fails with `kInvalidArgument`, naming the line, when the template raises an exception or a
-  /// name, filter or method is unknown.
+  /// The prompt's text. As in transformers, a key of a message whose value is null is omitted, and the reasoning of a
+  /// message has all of its names (reasoning_content, thinking). Fails with `kInvalidArgument`, naming the line, when
+  /// the template raises an exception or a name, filter or method is unknown; also without messages, and when the last
+  /// message cannot be continued.
   virtual Result<std::string> render(const std::vector<Message>& messages, const ChatOptions& options) const = 0;
 };
 
@@ -46,11 +59,12 @@ class ChatTemplate {
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source);
 
 /// The template of a model (chat_template.jinja, or `chat_template` of tokenizer_config.json), with the texts of its
-/// bos and eos tokens; `directory` may be a GGUF file. Fails with `kNotFound` when the model has none.
+/// special tokens; `directory` may be a GGUF file. Fails with `kNotFound` when the model has none.
 struct ModelChat {
   std::unique_ptr<ChatTemplate> chat_template;
   std::string bos_token;
   std::string eos_token;
+  std::vector<NamedToken> other_tokens = {};
   std::string source = {};  // of the template
 };
 Result<ModelChat> load_chat(const std::filesystem::path& directory);

@@ -185,6 +185,23 @@ class Text(OnOneModel):
         self.assertEqual(tokenizer.apply_chat_template(messages, add_generation_prompt=True),
                          tokenizer.encode("<user>Hi<assistant>", add_special_tokens=False))
 
+    def test_conversations_that_an_answer_continues(self):
+        tokenizer = self.model.tokenizer
+        messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well, "}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, continue_final_message=True)
+        self.assertEqual(text, "<user>Hi<assistant>Well, ")
+        for wrong in ({"add_generation_prompt": True}, {"conversation": messages[:1] + [{"role": "assistant"}]}):
+            with self.assertRaisesRegex(lockstep.InputError, "cannot continue the last message"):
+                tokenizer.apply_chat_template(**{"conversation": messages, "continue_final_message": True} | wrong)
+
+    def test_arguments_of_transformers_that_are_no_variables(self):
+        chat = [{"role": "user", "content": "Hi", "name": None}]
+        text = self.model.tokenizer.apply_chat_template(chat, tokenize=False, return_dict=False, truncation=False)
+        self.assertEqual(text, "<user>Hi")
+        for wrong in ({"chat_template": "x"}, {"truncation": True}, {"max_length": 3}, {"return_tensors": "pt"}):
+            with self.assertRaisesRegex(lockstep.InputError, f"found {next(iter(wrong))}="):
+                self.model.tokenizer.apply_chat_template(chat, **wrong)
+
     def test_completions_are_in_order(self):
         prompts = ["one", [5, 6], "three", "four", "five", "six"]
         done = self.model.complete(prompts, max_new_tokens=6, progress=False)

@@ -55,27 +55,6 @@ void describe_tools(std::vector<text::Message>& messages, const std::vector<Tool
   }
 }
 
-/// Behind the content that the answer continues while it is rendered: the template's own ending may have the content's
-/// words too. The blank shows whether the template trims.
-constexpr std::string_view kContinuedHere = "CONTINUE_FINAL_MESSAGE_TAG ";
-
-/// The rendered text up to the end of `content`, which kContinuedHere follows.
-ApiResult<std::string> cut_after_final(std::string rendered, std::string_view content) {
-  constexpr std::string_view kBlanks = " \n\t\r";
-  const size_t words = content.find_last_not_of(kBlanks) + 1;  // 0: it has none
-  const size_t at = rendered.rfind(kContinuedHere.substr(0, kContinuedHere.size() - 1));
-  if (words == 0 || at == std::string::npos) {
-    return invalid_field("continue_final_message",
-                         "continue_final_message: found a last message that the chat template does not show as it is, "
-                         "expected one with text");
-  }
-  const bool trims = !std::string_view(rendered).substr(at).starts_with(kContinuedHere);
-  rendered.resize(at);
-  const std::string_view blanks = content.substr(words);
-  if (trims && rendered.ends_with(blanks)) rendered.resize(at - blanks.size());
-  return rendered;
-}
-
 ApiResult<std::string> render(const ChatRequest& request, const ReadContext& context) {
   const text::ModelChat* chat = context.text->chat();
   if (chat == nullptr) {
@@ -92,15 +71,17 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
     describe_tools(messages, request.tools);
   }
   fit_call_ids(messages, context.text->format());
-  const std::string final_content = messages.back().content;
-  if (request.continue_final) append_text(messages.back(), kContinuedHere);
+  if (request.continue_final && messages.back().content.find_first_not_of(" \n\t\r") == std::string::npos) {
+    return invalid_field("continue_final_message",
+                         "continue_final_message: found a last message without text, expected one with text");
+  }
   text::ChatOptions options;
   options.add_generation_prompt = request.add_generation_prompt && !request.continue_final;
+  if (request.continue_final) options.continued_field = "content";
   LOCKSTEP_TRY(options.variables_json, variables_of(request));
   auto rendered = text::render_chat(*chat, messages, std::move(options));
   if (!rendered.has_value()) return invalid_field("messages", rendered.error().message);
-  if (!request.continue_final) return std::move(rendered).assume_value();
-  return cut_after_final(std::move(rendered).assume_value(), final_content);
+  return std::move(rendered).assume_value();
 }
 
 /// At most `most` ids.

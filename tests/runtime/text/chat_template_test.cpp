@@ -67,6 +67,97 @@ TEST(ChatTemplate, SeesTheFieldsOfAMessage) {
   EXPECT_FALSE(parsed.value()->render({{"user", "a", "[1]"}}, {}).has_value());
 }
 
+Result<std::string> render_fields(std::string_view source, const std::vector<std::string>& messages,
+                                  const ChatOptions& options = {.add_generation_prompt = false}) {
+  LOCKSTEP_TRY(const auto parsed, parse_chat_template(source));
+  std::vector<Message> turns;
+  for (const std::string& fields : messages) turns.push_back({.role = {}, .content = {}, .fields_json = fields});
+  return parsed->render(turns, options);
+}
+
+TEST(ChatTemplate, TakesAMessageWithoutARoleAsItIs) {
+  EXPECT_EQ(render_fields("{{ messages[0] }}", {R"({"content": "a", "role": "user"})"}).value(),
+            "{'content': 'a', 'role': 'user'}");
+  EXPECT_EQ(render_fields("{{ messages[0].role is defined }}", {R"({"content": "a"})"}).value(), "False");
+}
+
+TEST(ChatTemplate, OmitsKeysOfMessagesWhoseValueIsNull) {
+  EXPECT_EQ(
+      render_fields("{{ messages[0] }}", {R"({"role": "a", "content": null, "name": null, "x": {"y": null}})"}).value(),
+      "{'role': 'a', 'x': {'y': None}}");
+  const auto parsed = parse_chat_template("{{ messages[0].content is defined }}");
+  EXPECT_EQ(parsed.value()->render({{"user", "a", R"({"content": null})"}}, {}).value(), "False");
+}
+
+TEST(ChatTemplate, SeesReasoningUnderEachOfItsNames) {
+  constexpr std::string_view kSource = "{{ messages[0] }}";
+  EXPECT_EQ(render_fields(kSource, {R"({"role": "a", "reasoning": "r"})"}).value(),
+            "{'thinking': 'r', 'role': 'a', 'reasoning': 'r', 'reasoning_content': 'r'}");
+  EXPECT_EQ(render_fields(kSource, {R"({"role": "a", "thinking": "t", "reasoning_content": null})"}).value(),
+            "{'thinking': 't', 'role': 'a', 'reasoning_content': 't'}");
+  EXPECT_EQ(render_fields(kSource, {R"({"reasoning_content": "r", "thinking": "t"})"}).value(),
+            "{'thinking': 't', 'reasoning_content': 'r'}");
+}
+
+TEST(ChatTemplate, RefusesIntegersBeyond64Bits) {
+  EXPECT_EQ(
+      render_fields("{{ messages[0].n }}", {R"({"n": -9223372036854775808, "s": "99999999999999999999\""})"}).value(),
+      "-9223372036854775808");
+  EXPECT_EQ(render_fields("{{ messages[0].n }}", {R"({"n": 12345678901234567890.5})"}).value(),
+            "1.2345678901234567e+19");
+  for (const char* number : {"9223372036854775808", "-9223372036854775809", "100000000000000000000000"}) {
+    const auto rendered = render_fields("x", {std::string(R"({"n": )") + number + "}"});
+    ASSERT_FALSE(rendered.has_value()) << number;
+    EXPECT_THAT(rendered.error().message, HasSubstr("beyond 64 bits"));
+  }
+}
+
+TEST(ChatTemplate, RefusesAConversationWithoutMessages) {
+  EXPECT_EQ(render_fields("x", {}).error().kind, ErrorKind::kInvalidArgument);
+}
+
+constexpr std::string_view kTurns = "{% for m in messages %}<t>{{ m.content }}</t>\n{% endfor %}";
+constexpr std::string_view kTrimmed = "{% for m in messages %}<t>{{ m.content | trim }}</t>\n{% endfor %}";
+
+TEST(ChatTemplate, EndsWithTheContinuedMessage) {
+  const ChatOptions options = {.add_generation_prompt = false, .continued_field = "content"};
+  const std::vector<std::string> chat = {R"({"content": "t"})", R"({"content": "Sure: "})"};
+  EXPECT_EQ(render_fields(kTurns, chat, options).value(), "<t>t</t>\n<t>Sure: ");
+  EXPECT_EQ(render_fields(kTrimmed, chat, options).value(), "<t>t</t>\n<t>Sure:");
+  EXPECT_EQ(render_fields(kTurns, {R"({"content": ""})"}, options).value(), "<t>");
+  constexpr std::string_view kParts = "{% for p in messages[0].content %}[{{ p.text or p.type }}]{% endfor %}";
+  EXPECT_EQ(
+      render_fields(kParts, {R"({"content": [{"text": "a"}, {"text": "b"}, {"type": "image"}]})"}, options).value(),
+      "[a][b");
+}
+
+TEST(ChatTemplate, EndsWithTheContinuedReasoningUnderTheNameThatItReads) {
+  constexpr std::string_view kSource = "<think>{{ messages[0].thinking }}</think>{{ messages[0].content }}";
+  const ChatOptions options = {.add_generation_prompt = false, .continued_field = "reasoning"};
+  EXPECT_EQ(render_fields(kSource, {R"({"reasoning": "hm", "content": "a"})"}, options).value(), "<think>hm");
+}
+
+TEST(ChatTemplate, RefusesToContinueWhatItDoesNotShow) {
+  const ChatOptions options = {.add_generation_prompt = false, .continued_field = "content"};
+  const std::pair<std::string_view, const char*> cases[] = {
+      {"{{ messages[0].role }} content", R"({"role": "a", "content": "b"})"},
+      {"{{ messages[0].role }}", R"({"role": "a", "content": "b"})"},
+      {"{{ messages[0].content | upper }}", R"({"content": "b"})"},
+      {kTurns, R"({"role": "a"})"},
+      {kTurns, R"({"content": 1})"},
+      {kTurns, R"({"content": [{"type": "image"}]})"}};
+  for (const auto& [source, message] : cases) {
+    const auto rendered = render_fields(source, {message}, options);
+    ASSERT_FALSE(rendered.has_value()) << source << rendered.value();
+    EXPECT_THAT(rendered.error().message, HasSubstr("cannot continue the last message")) << source;
+  }
+  EXPECT_FALSE(render_fields(kTurns, {R"({"content": "b"})"}, {.continued_field = "content"}).has_value());
+}
+
+TEST(ChatTemplate, FormatsTimesWithoutAZoneAndMicroseconds) {
+  EXPECT_EQ(render("{{ strftime_now('%Y%Z%z%f%%Z%') }}", {.now = std::tm{.tm_year = 126}}).value(), "2026000000%Z%");
+}
+
 TEST(ChatTemplate, FormatsTheTimeThatItIsGivenAndHasNoClockOtherwise) {
   std::tm day{};
   day.tm_year = 126;
@@ -133,12 +224,17 @@ TEST(ChatTemplate, EndsWhatWouldNotEnd) {
 TEST(LoadChat, ReadsTheTemplateAndTheTokensOfTheTokenizersConfiguration) {
   const ModelDirectory model;
   model.write("tokenizer_config.json", R"({"chat_template": "{{ bos_token }}!", "bos_token": {"content": "<b>"},
-                                           "eos_token": "<e>"})");
+                                           "eos_token": "<e>", "pad_token": {"content": "<p>"}, "unk_token": null})");
   const auto chat = load_chat(model.path());
   ASSERT_TRUE(chat.has_value()) << chat.error().message;
   EXPECT_EQ(chat.value().bos_token, "<b>");
   EXPECT_EQ(chat.value().eos_token, "<e>");
   EXPECT_EQ(chat.value().chat_template->render(kChat, {.bos_token = chat.value().bos_token}).value(), "<b>!");
+  ASSERT_EQ(chat.value().other_tokens.size(), 1u);
+  EXPECT_EQ(chat.value().other_tokens[0].name, "pad_token");
+  EXPECT_EQ(chat.value().other_tokens[0].text, "<p>");
+  model.write("chat_template.jinja", "{{ pad_token }}{{ eos_token }}{{ unk_token is defined }}");
+  EXPECT_EQ(render_chat(load_chat(model.path()).value(), kChat, {}).value(), "<p><e>False");
 }
 
 TEST(LoadChat, PrefersTheFileAndTakesTheDefaultOfAList) {
