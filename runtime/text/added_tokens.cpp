@@ -125,9 +125,10 @@ std::vector<Segment> AddedTokens::cut(const Trie& trie, std::string_view text) c
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(done, trailing_white_space(text.substr(0, begin)));
     if (token.rstrip) end += leading_white_space(text.substr(end));
+    if (begin > end) continue;  // all of it belongs to the token before; the tokenizers package panics here
     if (begin > done) segments.push_back({text.substr(done, begin - done), nullptr});
-    segments.push_back({text.substr(begin, end - begin), &token});
-    done = std::max(done, end);
+    if (begin < end) segments.push_back({text.substr(begin, end - begin), &token});
+    done = end;  // also backwards, as in the package: "</s>\n a", rstrip, and the token "\n" give "\n a" after </s>
   }
   if (done < text.size()) segments.push_back({text.substr(done), nullptr});
   return segments;

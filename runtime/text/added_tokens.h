@@ -53,6 +53,8 @@ class AddedTokens {
   int32_t end() const { return end_; }
 
  private:
+  /// The segments are in order. A token that is white space, behind one with `rstrip`, is found in the white space that
+  /// the other includes; the segments then overlap.
   std::vector<Segment> cut(const Trie& trie, std::string_view text) const;
   Result<void> add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary);
 
