@@ -216,6 +216,10 @@ std::optional<Merges> merges_of(const std::vector<MergeTables::Pair>& pairs, con
 
 Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocabulary) {
   BpeOptions options;
+  if (const auto dropout = field.find("dropout")) {  // the chance that a merge is left out
+    LOCKSTEP_TRY(const double chance, dropout->number());
+    if (chance != 0) return dropout->unsupported(fmt::format("{}", chance), "0, null");
+  }
   LOCKSTEP_TRY(options.continuing_prefix, field.string_or("continuing_subword_prefix", ""));
   LOCKSTEP_TRY(options.end_suffix, field.string_or("end_of_word_suffix", ""));
   LOCKSTEP_TRY(options.fuse_unknown, field.boolean_or("fuse_unk", false));

@@ -88,10 +88,16 @@ TEST(Tokenizer, FusesNeighbouringUnknownsOnlyWhenAsked) {
   EXPECT_THAT(encode(*parse(json), "axyb"), ElementsAre(0, 5, 1));
 }
 
-TEST(Tokenizer, IgnoresDropout) {
+TEST(Tokenizer, RefusesDropout) {
   Json json = small();
-  json["model"]["dropout"] = 0.9;
-  for (int i = 0; i < 20; ++i) EXPECT_THAT(encode(*parse(json), "abcab"), ElementsAre(4, 3));
+  for (const Json& none : {Json(nullptr), Json(0), Json(0.0)}) {
+    json["model"]["dropout"] = none;
+    EXPECT_THAT(encode(*parse(json), "abcab"), ElementsAre(4, 3));
+  }
+  json["model"]["dropout"] = 0.5;
+  const Error error = error_of(json);
+  EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(error.message, HasSubstr("model.dropout: found 0.5"));
 }
 
 TEST(Tokenizer, NamesTheOffsetOfTextThatIsNotUtf8) {
