@@ -42,8 +42,7 @@ size_t trailing_white_space(std::string_view text) {
 Result<AddedToken> parse_token(const JsonField& field) {
   AddedToken token;
   LOCKSTEP_TRY(const JsonField id, field.at("id"));
-  LOCKSTEP_TRY(const int64_t number, id.integer(0, kMaxIds - 1));
-  token.id = static_cast<int32_t>(number);
+  LOCKSTEP_TRY_VOID(id.integer(0, kMaxIds - 1));  // not used
   LOCKSTEP_TRY(const JsonField content, field.at("content"));
   LOCKSTEP_TRY(token.content, content.string());
   LOCKSTEP_TRY(token.special, field.boolean_or("special", false));
@@ -60,6 +59,7 @@ Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& 
                                        const Normalizer* normalizer) {
   LOCKSTEP_TRY(const auto fields, list.elements());
   AddedTokens added;
+  added.next_ = vocabulary.size();
   for (const JsonField& field : fields) {
     LOCKSTEP_TRY(AddedToken token, parse_token(field));
     if (token.content.empty()) continue;
@@ -75,17 +75,17 @@ Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& 
 }
 
 Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary) {
-  if (const auto id = vocabulary.id_of(token.content)) token.id = *id;
-  const auto known = vocabulary.token_of(token.id);
-  const AddedToken* same_id = find(token.id);
-  if ((known && *known != token.content) || (same_id != nullptr && same_id->content != token.content)) {
-    return field.invalid(fmt::format("the id {} of \"{}\", which another token has", token.id, token.content),
-                         "an id of its own");
-  }
   if (const auto entry = by_content_.find(token.content); entry != by_content_.end()) {
     token.id = tokens_[entry->second].id;
     tokens_[entry->second] = std::move(token);  // a duplicate: the later one counts
     return ok();
+  }
+  const auto id = vocabulary.id_of(token.content);
+  token.id = id.value_or(next_);
+  if (!id) ++next_;
+  if (const auto known = vocabulary.token_of(token.id); known && *known != token.content) {
+    return field.invalid(fmt::format("the id {} for \"{}\", which \"{}\" has", token.id, token.content, *known),
+                         "a vocabulary without gaps");
   }
   end_ = std::max(end_, token.id + 1);
   by_id_[token.id] = tokens_.size();

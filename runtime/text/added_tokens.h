@@ -39,7 +39,9 @@ struct Segment {
 /// Immutable; thread-safe.
 class AddedTokens {
  public:
-  /// Reads the list `added_tokens`. `normalizer` may be null. Tokens in `vocabulary` keep their id.
+  /// Reads the list `added_tokens`. `normalizer` may be null. Tokens in `vocabulary` keep their id, the others are
+  /// numbered from the size of `vocabulary` on, in the order of the list. As in the tokenizers package, the ids of the
+  /// list have no effect.
   static Result<AddedTokens> parse(const JsonField& list, const Vocabulary& vocabulary, const Normalizer* normalizer);
 
   /// Cuts text before normalisation.
@@ -63,6 +65,7 @@ class AddedTokens {
   std::unordered_map<std::string, size_t, StringHash, std::equal_to<>> by_content_;
   Trie raw_;  // values index tokens_
   Trie normalized_;
+  int32_t next_ = 0;  // the id of the next token outside the vocabulary
   int32_t end_ = 0;
 };
 

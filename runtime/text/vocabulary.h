@@ -50,6 +50,8 @@ class Vocabulary {
     if (id < 0 || id >= end() || tokens_[id] == nullptr) return std::nullopt;
     return *tokens_[id];
   }
+  /// The number of tokens.
+  int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   /// One more than the largest id.
   int32_t end() const { return static_cast<int32_t>(tokens_.size()); }
 
