@@ -41,6 +41,8 @@ Result<PostProcessor> parse_template(const JsonField& field) {
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (texts != 1) return single.invalid(fmt::format("{} places for the text", texts), "one");
+  processor.wraps = true;
+  processor.divides = parts.size() > 1;
   return processor;
 }
 
@@ -58,7 +60,7 @@ Result<PostProcessor> parse_pair(const JsonField& field) {
   LOCKSTEP_TRY(const int32_t cls, parse_named_id(cls_field));
   LOCKSTEP_TRY(const JsonField sep_field, field.at("sep"));
   LOCKSTEP_TRY(const int32_t sep, parse_named_id(sep_field));
-  return PostProcessor{{cls}, {sep}};
+  return PostProcessor{.before = {cls}, .after = {sep}, .wraps = true};
 }
 
 Result<PostProcessor> parse_sequence(const JsonField& field, int depth) {
@@ -68,8 +70,13 @@ Result<PostProcessor> parse_sequence(const JsonField& field, int depth) {
   PostProcessor all;
   for (const JsonField& element : elements) {  // each wraps the result of the previous ones
     LOCKSTEP_TRY(const PostProcessor step, parse(element, depth + 1));
+    if (step.wraps && all.divides) {
+      return element.unsupported("a step behind a template that adds tokens", "ByteLevel in this place");
+    }
     all.before.insert(all.before.begin(), step.before.begin(), step.before.end());
     all.after.insert(all.after.end(), step.after.begin(), step.after.end());
+    all.wraps = all.wraps || step.wraps;
+    all.divides = all.divides || step.divides;
   }
   return all;
 }

@@ -13,6 +13,8 @@ namespace lockstep::text {
 struct PostProcessor {
   std::vector<int32_t> before;
   std::vector<int32_t> after;
+  bool wraps = false;    // it may add ids to what it is given
+  bool divides = false;  // the tokenizers package gives its tokens and the text to the next step as separate texts
 };
 
 /// Fails with `kUnsupported` on an unknown type, naming it.
