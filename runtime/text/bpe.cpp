@@ -28,6 +28,7 @@ struct BpeOptions {
   std::string continuing_prefix;  // before every character except the first, in the vocabulary
   std::string end_suffix;         // after the last character
   std::optional<int32_t> unknown;
+  std::string missing_unknown;  // the name of an unknown token that the vocabulary lacks
   bool fuse_unknown = false;
   bool byte_fallback = false;
   bool ignore_merges = false;  // a piece that is a token is not split
@@ -103,21 +104,23 @@ class Bpe final : public Model {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
-  void encode(std::string_view piece, std::vector<int32_t>& ids) const override {
+  Result<void> encode(std::string_view piece, std::vector<int32_t>& ids) const override {
     if (options_.ignore_merges) {
       if (const auto id = vocabulary_.id_of(piece)) {
         ids.push_back(*id);
-        return;
+        return ok();
       }
     }
     Word word;
-    add_characters(piece, word);
+    LOCKSTEP_TRY_VOID(add_characters(piece, word));
     word.merge_all(merges_);
     word.append_to(ids);
+    return ok();
   }
 
  private:
-  void add_characters(std::string_view piece, Word& word) const {
+  /// Without any unknown token, a character that has no token is left out, as in the tokenizers package.
+  Result<void> add_characters(std::string_view piece, Word& word) const {
     bool unknown_pending = false;  // may be fused with the next unknown character
     std::string dressed;
     for (size_t at = 0; at < piece.size();) {
@@ -139,9 +142,13 @@ class Bpe final : public Model {
       } else if (options_.unknown) {
         if (unknown_pending && !options_.fuse_unknown) word.add(*options_.unknown);
         unknown_pending = true;
+      } else if (!options_.missing_unknown.empty()) {
+        return no_token_for(piece.substr(begin), fmt::format("the token \"{}\" (model.unk_token) in the vocabulary",
+                                                             options_.missing_unknown));
       }
     }
     if (unknown_pending) word.add(*options_.unknown);
+    return ok();
   }
 
   bool all_bytes_known(std::string_view symbol) const {
@@ -227,7 +234,8 @@ Result<BpeOptions> parse_options(const JsonField& field, const Vocabulary& vocab
   LOCKSTEP_TRY(options.ignore_merges, field.boolean_or("ignore_merges", false));
   if (const auto unknown = field.find("unk_token")) {
     LOCKSTEP_TRY(const std::string token, unknown->string());
-    options.unknown = vocabulary.id_of(token);  // some byte-level files name a missing token that is never needed
+    options.unknown = vocabulary.id_of(token);
+    if (!options.unknown) options.missing_unknown = token;  // some byte-level files name one that is never needed
   }
   return options;
 }

@@ -1,6 +1,17 @@
 #include "runtime/text/model.h"
 
+#include "runtime/text/unicode.h"
+
 namespace lockstep::text {
+
+Error no_token_for(std::string_view text, std::string_view expected) {
+  size_t end = 0;
+  next_char(text, end);
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("[runtime/text] cannot encode: found the character \"{}\", which has no token, expected {}; "
+                      "change the text, or check tokenizer.json",
+                      text.substr(0, end), expected)};
+}
 
 Result<std::unique_ptr<Model>> parse_model(const JsonField& field, const MergeTables* tables) {
   // Older files have no type; they hold BPE if they have merges.

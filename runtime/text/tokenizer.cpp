@@ -30,16 +30,17 @@ class PieceCache {
  public:
   explicit PieceCache(const Model& model) : model_(&model) {}
 
-  void encode(const std::string& piece, std::vector<int32_t>& ids) {
+  Result<void> encode(const std::string& piece, std::vector<int32_t>& ids) {
     if (piece.size() > kMaxPiece) return model_->encode(piece, ids);
     const auto entry = known_.find(piece);
     if (entry != known_.end()) {
       ids.insert(ids.end(), entry->second.begin(), entry->second.end());
-      return;
+      return ok();
     }
     const size_t begin = ids.size();
-    model_->encode(piece, ids);
+    LOCKSTEP_TRY_VOID(model_->encode(piece, ids));
     if (known_.size() < kMaxPieces) known_.emplace(piece, std::vector<int32_t>(ids.begin() + begin, ids.end()));
+    return ok();
   }
 
  private:
@@ -212,7 +213,7 @@ class FileTokenizer final : public Tokenizer {
       if (parts_.pre_tokenizer) LOCKSTEP_TRY_VOID(parts_.pre_tokenizer->split(pieces));
       for (const Piece& piece : pieces) {
         if (ids.size() > most) return ok();
-        cache.encode(piece.text, ids);
+        LOCKSTEP_TRY_VOID(cache.encode(piece.text, ids));
       }
     }
     return ok();

@@ -35,7 +35,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Fails with `kInvalidArgument` on text that is not UTF-8, naming the byte offset.
+  /// Fails with `kInvalidArgument` on text that is not UTF-8, naming the byte offset, and on a character that the
+  /// vocabulary cannot represent.
   Result<std::vector<int32_t>> encode(std::string_view text, SpecialTokens special) const;
 
   /// The same ids; none when there are more than `most`. The time is bounded by `most` as well: of a text that is much

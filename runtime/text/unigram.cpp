@@ -32,9 +32,10 @@ class Unigram final : public Model {
 
   const Vocabulary& vocabulary() const override { return tables_.vocabulary; }
 
-  void encode(std::string_view piece, std::vector<int32_t>& ids) const override {
-    const auto spans = best_path(piece);
+  Result<void> encode(std::string_view piece, std::vector<int32_t>& ids) const override {
+    LOCKSTEP_TRY(const auto spans, best_path(piece));
     for (const auto& [begin, end] : spans) append(piece.substr(begin, end - begin), ids);
+    return ok();
   }
 
  private:
@@ -50,8 +51,10 @@ class Unigram final : public Model {
     size_t end;
   };
 
-  /// The tokens of the best path; adjacent unknown characters become one.
-  std::vector<Token> best_path(std::string_view piece) const {
+  /// The tokens of the best path; adjacent unknown characters become one. Without an unknown token it fails as soon as
+  /// the best path to a character's end needs one, also where a later token would cover the character, as in the
+  /// tokenizers package.
+  Result<std::vector<Token>> best_path(std::string_view piece) const {
     std::vector<Node> nodes(piece.size() + 1);
     for (size_t begin = 0; begin < piece.size();) {
       size_t next = begin;
@@ -59,14 +62,18 @@ class Unigram final : public Model {
       const double score = nodes[begin].score;
       const auto offer = [&](size_t end, double candidate, bool unknown) {
         Node& node = nodes[end];
-        if (node.begin == kNowhere || candidate > node.score) node = {candidate, begin, unknown};
+        const bool better = node.begin == kNowhere || candidate > node.score;
+        if (better) node = {candidate, begin, unknown};
+        return better;
       };
       bool has_character = false;
       trie_.for_each_prefix(piece.substr(begin), [&](size_t length, int32_t id) {
         offer(begin + length, score + tables_.scores[id], id == tables_.unknown);
         has_character = has_character || begin + length == next;
       });
-      if (!has_character) offer(next, score + unknown_score_, true);
+      if (!has_character && offer(next, score + unknown_score_, true) && !tables_.unknown) {
+        return no_token_for(piece.substr(begin), "an unknown token (model.unk_id)");
+      }
       begin = next;
     }
     std::vector<Token> path;
@@ -93,8 +100,8 @@ class Unigram final : public Model {
     if (tables_.byte_fallback &&
         std::all_of(token.begin(), token.end(), [&](char byte) { return id_of_byte(byte) >= 0; })) {
       for (const char byte : token) ids.push_back(id_of_byte(byte));
-    } else if (tables_.unknown) {
-      ids.push_back(*tables_.unknown);
+    } else {
+      ids.push_back(tables_.unknown.value());  // best_path has seen that it is there
     }
   }
 
