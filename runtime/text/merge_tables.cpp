@@ -1,5 +1,7 @@
 #include "runtime/text/merge_tables.h"
 
+#include "runtime/text/json_number.h"
+
 namespace lockstep::text {
 namespace {
 
@@ -10,7 +12,10 @@ class Reader final : public json::json_sax_t {
  public:
   bool null() override { return place_ == Place::kRest && add(nullptr); }
   bool boolean(bool value) override { return place_ == Place::kRest && add(value); }
-  bool number_float(double value, const std::string&) override { return place_ == Place::kRest && add(value); }
+  bool number_float(double, const std::string& text) override {
+    const auto value = read_number(text);
+    return place_ == Place::kRest && value && add(*value);
+  }
   bool binary(json::binary_t&) override { return false; }
 
   bool number_integer(int64_t value) override {
@@ -66,7 +71,8 @@ class Reader final : public json::json_sax_t {
   bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
 
   TokenizerDocument take() { return {std::move(root_), std::move(tables_)}; }
-  bool has_tables() const { return !tables_.vocabulary.empty() && !tables_.merges.empty(); }
+  /// Whether there are both tables, or none.
+  bool is_whole() const { return tables_.vocabulary.empty() == tables_.merges.empty(); }
 
  private:
   enum class Place { kRest, kVocabulary, kMerges, kPair };
@@ -135,7 +141,7 @@ class Reader final : public json::json_sax_t {
 
 std::optional<TokenizerDocument> read_with_tables(std::string_view text) {
   Reader reader;
-  if (!json::sax_parse(text, &reader) || !reader.has_tables()) return std::nullopt;
+  if (!json::sax_parse(text, &reader) || !reader.is_whole()) return std::nullopt;
   return reader.take();
 }
 

@@ -29,15 +29,16 @@ struct MergeTables {
 
   std::vector<std::pair<std::string, int64_t>> vocabulary;
   std::vector<Pair> merges;  // by rank
+
+  bool empty() const { return vocabulary.empty() && merges.empty(); }
 };
 
 struct TokenizerDocument {
-  nlohmann::json document;
-  MergeTables tables;
+  nlohmann::json document;  // its numbers are those that the tokenizers package reads (json_number.h)
+  MergeTables tables;       // empty if the model is not a byte-pair model
 };
 
-/// Empty when the text is not JSON, its model has no such tables, or anything in them is unusual; then a plain parse
-/// reports the error.
+/// Empty when the text is not JSON, or anything in the tables is unusual; then a plain parse reports the error.
 std::optional<TokenizerDocument> read_with_tables(std::string_view text);
 
 }  // namespace lockstep::text

@@ -270,7 +270,8 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTok
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
   if (const auto apart = read_with_tables(json)) {
-    Result<Parts> parts = parse_parts(JsonField(apart->document, std::string(origin)), &apart->tables);
+    Result<Parts> parts =
+        parse_parts(JsonField(apart->document, std::string(origin)), apart->tables.empty() ? nullptr : &apart->tables);
     if (parts.has_value()) return std::make_unique<FileTokenizer>(std::move(parts).assume_value());
   }  // otherwise a plain parse reports the error and its place
   const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
