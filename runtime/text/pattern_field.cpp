@@ -15,6 +15,7 @@ Result<std::shared_ptr<const Pattern>> parse_pattern(const JsonField& field) {
 }
 
 Result<std::string> replace_all(const Pattern& pattern, std::string_view text, std::string_view content) {
+  if (text.empty()) return std::string();
   Pattern::Matcher matcher(pattern);
   LOCKSTEP_TRY(const auto matches, matcher.find_all(text));
   std::string out;

@@ -10,7 +10,7 @@ namespace lockstep::text {
 
 Result<std::shared_ptr<const Pattern>> parse_pattern(const JsonField& field);
 
-/// Replaces every match of `pattern` in `text` by `content`.
+/// Replaces every match of `pattern` in `text` by `content`. An empty text has no match, as in the tokenizers package.
 Result<std::string> replace_all(const Pattern& pattern, std::string_view text, std::string_view content);
 
 /// A string with exactly one character.
