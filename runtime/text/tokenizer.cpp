@@ -10,6 +10,7 @@
 #include "runtime/text/normalizer.h"
 #include "runtime/text/post_processor.h"
 #include "runtime/text/pre_tokenizer.h"
+#include "runtime/text/text_start.h"
 #include "runtime/text/unicode.h"
 
 namespace lockstep::text {
@@ -247,6 +248,7 @@ Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
   if (const auto field = root.find("pre_tokenizer")) {
     LOCKSTEP_TRY(parts.pre_tokenizer, parse_pre_tokenizer(*field));
   }
+  LOCKSTEP_TRY_VOID(check_text_start(root));
   if (const auto field = root.find("added_tokens")) {
     LOCKSTEP_TRY(parts.added, AddedTokens::parse(*field, parts.model->vocabulary(), parts.normalizer.get()));
   }
