@@ -307,7 +307,7 @@ TEST(ParseTokenizer, NamesTheKeyThatIsDamaged) {
   expect("/model/fuse_unk", "yes", "model.fuse_unk");
   expect("/normalizer", Json{{"type", 5}}, "normalizer.type");
   expect("/normalizer", Json{{"type", "Replace"}}, "normalizer");
-  expect("/added_tokens", Json::array({Json{{"id", 2}, {"content", "z"}}}), "added_tokens[0]");
+  expect("/added_tokens", Json::array({Json{{"id", -2}, {"content", "z"}}}), "added_tokens[0]");
   expect("/added_tokens", Json::array({Json{{"content", "z"}}}), "added_tokens[0]");
   expect("/post_processor", Json{{"type", "TemplateProcessing"}, {"single", Json::array()}}, "post_processor.single");
 }
