@@ -100,7 +100,7 @@ class StripAccents final : public Normalizer {
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
       const char32_t c = next_char(text, at);
-      if (!is_mark(c)) append_utf8(c, out);
+      if (!is_accent(c)) append_utf8(c, out);
     }
     text = std::move(out);
     return ok();

@@ -41,27 +41,34 @@ struct Pattern::Code {
 Pattern::Pattern() = default;
 Pattern::~Pattern() = default;
 
+Result<std::unique_ptr<Pattern::Code>> Pattern::compile_one(std::string_view expression, Tables tables) {
+  LOCKSTEP_TRY(const std::string translated, to_pcre2(expression, tables));
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  auto compiled = std::make_unique<Code>();
+  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), kCompileOptions,
+                                 &error, &offset, nullptr);
+  if (compiled->code == nullptr) {
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/text] cannot compile the expression {}: found {} near byte {}, expected PCRE2 "
+                             "syntax; check tokenizer.json",
+                             expression, message_of(error), offset)};
+  }
+  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // if it fails, matching is only slower
+  return compiled;
+}
+
 Result<std::shared_ptr<const Pattern>> Pattern::compile(std::string_view expression) {
   if (expression.size() > kMaxExpression) {
     return Error{ErrorKind::kUnsupported, fmt::format("[runtime/text] cannot compile an expression: found {} bytes, "
                                                       "expected at most {}; check tokenizer.json",
                                                       expression.size(), kMaxExpression)};
   }
-  const std::string translated = to_pcre2(expression);
-  int code = 0;
-  PCRE2_SIZE offset = 0;
-  auto compiled = std::make_unique<Code>();
-  compiled->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), kCompileOptions,
-                                 &code, &offset, nullptr);
-  if (compiled->code == nullptr) {
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("[runtime/text] cannot compile the expression {}: found {} near byte {}, expected PCRE2 "
-                             "syntax; check tokenizer.json",
-                             expression, message_of(code), offset)};
-  }
-  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);  // if it fails, matching is only slower
+  LOCKSTEP_TRY(auto code, compile_one(expression, Tables::kUnicode14));
+  LOCKSTEP_TRY(auto newer, compile_one(expression, Tables::kNewer));
   std::shared_ptr<Pattern> pattern(new Pattern);
-  pattern->code_ = std::move(compiled);
+  pattern->code_ = std::move(code);
+  pattern->newer_ = std::move(newer);
   return std::shared_ptr<const Pattern>(std::move(pattern));
 }
 
@@ -76,8 +83,8 @@ struct Pattern::Matcher::Memory {
   pcre2_match_context* context = nullptr;
   pcre2_jit_stack* stack = nullptr;
 
-  explicit Memory(const pcre2_code* code)
-      : match(pcre2_match_data_create_from_pattern(code, nullptr)),
+  Memory()
+      : match(pcre2_match_data_create(1, nullptr)),  // the bounds of the whole match
         context(pcre2_match_context_create(nullptr)),
         stack(pcre2_jit_stack_create(32 * 1024, kMaxStack, nullptr)) {
     LOCKSTEP_CHECK(match != nullptr && context != nullptr);
@@ -92,16 +99,17 @@ struct Pattern::Matcher::Memory {
 };
 
 Pattern::Matcher::Matcher(const Pattern& pattern)
-    : pattern_(&pattern), memory_(pattern.code_ ? std::make_unique<Memory>(pattern.code_->code) : nullptr) {}
+    : pattern_(&pattern), memory_(pattern.code_ ? std::make_unique<Memory>() : nullptr) {}
 Pattern::Matcher::~Matcher() = default;
 
 Result<std::vector<Span>> Pattern::Matcher::find_all(std::string_view text) {
   if (!memory_) return find_literal(pattern_->literal_, text);
+  const pcre2_code* code = has_new_chars(text) ? pattern_->newer_->code : pattern_->code_->code;
   std::vector<Span> found;
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(memory_->match);
   for (size_t at = 0; at <= text.size();) {
-    const int count = pcre2_match(pattern_->code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                                  PCRE2_NO_UTF_CHECK, memory_->match, memory_->context);
+    const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, PCRE2_NO_UTF_CHECK,
+                                  memory_->match, memory_->context);
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0) {
       return Error{ErrorKind::kResourceExhausted,

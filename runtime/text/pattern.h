@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/core/result.h"
+#include "runtime/text/char_class.h"
 
 namespace lockstep::text {
 
@@ -54,8 +55,10 @@ class Pattern {
  private:
   struct Code;
   Pattern();
+  static Result<std::unique_ptr<Code>> compile_one(std::string_view expression, Tables tables);
   std::string literal_;  // used if code_ is null
   std::unique_ptr<Code> code_;
+  std::unique_ptr<Code> newer_;  // for texts with characters that are newer than PCRE2
 };
 
 }  // namespace lockstep::text

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/check.h"
+#include "runtime/text/unicode_tables.h"
 
 namespace lockstep::text {
 namespace {
@@ -32,11 +33,36 @@ bool may_follow(uint8_t lead, size_t position, uint8_t byte) {
   return (byte & 0xC0) == 0x80;
 }
 
-utf8proc_category_t category(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+/// The entry of sorted `entries` with `c` in its range; null if there is none.
+template <typename Entry, typename RangeOf>
+const Entry* find_range(std::span<const Entry> entries, char32_t c, RangeOf range_of) {
+  const auto next = std::upper_bound(entries.begin(), entries.end(), c,
+                                     [&](char32_t value, const Entry& entry) { return value < range_of(entry).first; });
+  if (next == entries.begin() || c > range_of(*std::prev(next)).last) return nullptr;
+  return &*std::prev(next);
+}
+
+utf8proc_category_t category(char32_t c) {
+  const auto known = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  if (known != UTF8PROC_CATEGORY_CN) return known;
+  const NewChars* chars = find_range(new_chars(), c, [](const NewChars& entry) { return entry.range; });
+  if (chars == nullptr) return known;
+  constexpr std::string_view kNames = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";  // in its order
+  return static_cast<utf8proc_category_t>(kNames.find(chars->category) / 2);
+}
+
+bool is_exception(char32_t c, UnicodeUse use) {
+  return find_range(exceptions(use), c, [](CharRange range) { return range; }) != nullptr;
+}
 
 bool is_circled_letter(char32_t c) {  // alphabetic symbols
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
          (c >= 0x1F170 && c <= 0x1F189);
+}
+
+bool stays_whole(char32_t c, bool compat) {
+  return c >= 0x80 &&
+         (is_exception(c, UnicodeUse::kDecompose) || (compat && is_exception(c, UnicodeUse::kDecomposeCompatible)));
 }
 
 std::vector<utf8proc_int32_t> decompose(std::string_view text, int options) {
@@ -45,6 +71,10 @@ std::vector<utf8proc_int32_t> decompose(std::string_view text, int options) {
   utf8proc_int32_t parts[32];  // the longest decomposition has 18 characters
   for (size_t at = 0; at < text.size();) {
     const auto c = static_cast<utf8proc_int32_t>(next_char(text, at));
+    if (stays_whole(static_cast<char32_t>(c), (options & UTF8PROC_COMPAT) != 0)) {
+      chars.push_back(c);
+      continue;
+    }
     int boundary = 0;
     const auto count =
         utf8proc_decompose_char(c, parts, std::size(parts), static_cast<utf8proc_option_t>(options), &boundary);
@@ -126,13 +156,14 @@ bool is_white_space(char32_t c) {
 
 bool is_numeric(char32_t c) {
   const auto kind = category(c);
-  return kind == UTF8PROC_CATEGORY_ND || kind == UTF8PROC_CATEGORY_NL || kind == UTF8PROC_CATEGORY_NO;
+  return (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO) ||
+         (kind == UTF8PROC_CATEGORY_CN && is_exception(c, UnicodeUse::kDigits));
 }
 
 bool is_punctuation(char32_t c) {
   if (c < 0x80) return (c > ' ' && c < '0') || (c > '9' && c < 'A') || (c > 'Z' && c < 'a') || (c > 'z' && c < 0x7F);
   const auto kind = category(c);
-  return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
+  return (kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO) != is_exception(c, UnicodeUse::kPunctuation);
 }
 
 bool is_mark(char32_t c) {
@@ -140,10 +171,32 @@ bool is_mark(char32_t c) {
   return kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME;
 }
 
+bool is_accent(char32_t c) { return c >= 0x80 && is_mark(c) != is_exception(c, UnicodeUse::kStripAccents); }
+
 bool is_word(char32_t c) {
   const auto kind = category(c);
   return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_NL) || kind == UTF8PROC_CATEGORY_PC ||
          c == 0x200C || c == 0x200D || is_circled_letter(c);
+}
+
+bool has_new_chars(std::string_view text) {
+  const std::span<const NewChars> known = new_chars();
+  CharRange between{1,
+                    0};  // the characters around the last one that are not new: usually the next one is there as well
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<uint8_t>(text[at]) < 0xE0) {  // below U+0800, or inside a character
+      ++at;
+      continue;
+    }
+    const char32_t c = next_char(text, at);
+    if (c >= between.first && c <= between.last) continue;
+    const auto next = std::upper_bound(known.begin(), known.end(), c,
+                                       [](char32_t value, const NewChars& entry) { return value < entry.range.first; });
+    const char32_t last_before = next == known.begin() ? 0 : std::prev(next)->range.last;
+    if (c <= last_before) return true;
+    between = {last_before + 1, next == known.end() ? 0x10FFFF : next->range.first - 1};
+  }
+  return false;
 }
 
 std::string to_lower(std::string_view text) {
@@ -151,7 +204,11 @@ std::string to_lower(std::string_view text) {
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const char32_t c = next_char(text, at);
-    append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+    const LowerCase* newer =
+        c < 0x80 ? nullptr : find_range(new_lower_cases(), c, [](const LowerCase& entry) { return entry.range; });
+    append_utf8(newer != nullptr ? c + newer->offset
+                                 : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))),
+                out);
     if (c == 0x130) append_utf8(0x307, out);  // İ: the only character with a lower case of two characters
   }
   return out;

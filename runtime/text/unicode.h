@@ -1,4 +1,6 @@
 // UTF-8, Unicode properties for tokenizers, and normal forms. The only file that uses utf8proc.
+//
+// Properties, lower cases and normal forms are those of the tokenizers package (unicode_tables.h).
 #pragma once
 
 #include <cstddef>
@@ -22,9 +24,13 @@ size_t count_chars(std::string_view text);
 
 bool is_white_space(char32_t c);  // White_Space
 bool is_numeric(char32_t c);      // general category Nd, Nl or No
-bool is_punctuation(char32_t c);  // ASCII punctuation and symbols, and general category P*
+bool is_punctuation(char32_t c);  // ASCII punctuation and symbols, and general category P* in an older Unicode
 bool is_word(char32_t c);         // alphabetic, mark, decimal digit, connector or joiner: \w
 bool is_mark(char32_t c);         // general category M*
+bool is_accent(char32_t c);       // what StripAccents removes: general category M* in an older Unicode
+
+/// Whether `text` has characters that are newer than Unicode 14.
+bool has_new_chars(std::string_view text);
 
 /// Converts character by character, without context: a final sigma stays σ.
 std::string to_lower(std::string_view text);

@@ -57,5 +57,16 @@ TEST(Properties, CountUnicodeNumeralsAndWhiteSpace) {
   for (const char32_t c : {U'\u180e', U'\u200b', U'\ufeff'}) EXPECT_FALSE(is_white_space(c));
 }
 
+TEST(Properties, AreThoseOfTheTokenizersPackage) {
+  EXPECT_TRUE(is_numeric(U'\U00011DE0'));  // newer than Unicode 14
+  EXPECT_TRUE(is_word(U'\U00031350'));
+  EXPECT_EQ(to_lower("\u1c89"), "\u1c8a");
+  for (const char32_t c : {U'\u061d', U'\u2e43'}) EXPECT_FALSE(is_punctuation(c));  // newer than its own table
+  for (const char32_t c : {U'\u061b', U'\u166d', U'$'}) EXPECT_TRUE(is_punctuation(c));
+  EXPECT_FALSE(is_accent(U'\u0898'));
+  EXPECT_TRUE(is_accent(U'\u0301'));
+  EXPECT_EQ(to_normal_form("\u32ff", NormalForm::kNfkc), "\u32ff");
+}
+
 }  // namespace
 }  // namespace lockstep::text
