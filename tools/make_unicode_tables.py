@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Records where the Unicode tables of the `tokenizers` package differ from Unicode 14, the version of Debian 12's PCRE2
-and utf8proc: runtime/text/unicode_tables.cpp.
+(its utf8proc has Unicode 15): runtime/text/unicode_tables.cpp.
 
   python tools/make_unicode_tables.py
 
@@ -27,6 +27,7 @@ SCRIPTS = {
 # The planes between and above these have no characters or are private.
 POINTS = [*range(0xD800), *range(0xE000, 0x40000), *range(0xE0000, 0xE1000)]
 TEXT = "".join(map(chr, POINTS))
+UNICODE_15_FORMS = set(range(0x1E030, 0x1E06E))  # utf8proc decomposes these, Unicode 14 and the package do not
 ASCII_PUNCTUATION = set(map(ord, "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"))
 
 
@@ -126,7 +127,7 @@ constexpr LowerCase kLowerCases[] = {{
         isolated(pre_tokenizers.Punctuation("isolated")) ^ (of("P") | ASCII_PUNCTUATION))}
 {ranges("kAccents", "For StripAccents, these are marks if and only if their category is another.", marks ^ of("M"))}
 {ranges("kCanonical", "No normal form decomposes these.", differing("NFD"))}
-{ranges("kCompatible", "NFKC and NFKD do not decompose these.", differing("NFKD") - differing("NFD"))}
+{ranges("kCompatible", "NFKC and NFKD do not decompose these.", (differing("NFKD") - differing("NFD")) | UNICODE_15_FORMS)}
 }}  // namespace
 
 std::span<const NewChars> new_chars() {{ return kNewChars; }}

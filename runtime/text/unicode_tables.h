@@ -1,4 +1,4 @@
-// Differences of the tokenizers package's Unicode tables from Unicode 14, the version of PCRE2 and utf8proc.
+// Differences of the tokenizers package's Unicode tables from Unicode 14, the version of Debian 12's PCRE2.
 //
 // The package uses a newer version in expressions, Digits and Lowercase, and older ones in Punctuation, StripAccents
 // and normal forms. The tables are written by tools/make_unicode_tables.py. They add nothing where PCRE2 or utf8proc

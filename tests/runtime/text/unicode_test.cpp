@@ -65,7 +65,7 @@ TEST(Properties, AreThoseOfTheTokenizersPackage) {
   for (const char32_t c : {U'\u061b', U'\u166d', U'$'}) EXPECT_TRUE(is_punctuation(c));
   EXPECT_FALSE(is_accent(U'\u0898'));
   EXPECT_TRUE(is_accent(U'\u0301'));
-  EXPECT_EQ(to_normal_form("\u32ff", NormalForm::kNfkc), "\u32ff");
+  for (const std::string_view c : {"\u32ff", "\U0001E030"}) EXPECT_EQ(to_normal_form(c, NormalForm::kNfkc), c);
 }
 
 }  // namespace
