@@ -127,7 +127,8 @@ constexpr LowerCase kLowerCases[] = {{
         isolated(pre_tokenizers.Punctuation("isolated")) ^ (of("P") | ASCII_PUNCTUATION))}
 {ranges("kAccents", "For StripAccents, these are marks if and only if their category is another.", marks ^ of("M"))}
 {ranges("kCanonical", "No normal form decomposes these.", differing("NFD"))}
-{ranges("kCompatible", "NFKC and NFKD do not decompose these.", (differing("NFKD") - differing("NFD")) | UNICODE_15_FORMS)}
+{ranges("kCompatible", "NFKC and NFKD do not decompose these.",
+        (differing("NFKD") - differing("NFD")) | UNICODE_15_FORMS)}
 }}  // namespace
 
 std::span<const NewChars> new_chars() {{ return kNewChars; }}
