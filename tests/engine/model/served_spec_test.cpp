@@ -126,7 +126,7 @@ constexpr std::string_view kW4A4 = R"("quantization_config": {
       "targets": ["Linear"],
       "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": true},
       "input_activations": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
-                            "symmetric": true, "dynamic": "local"}}}})";
+                            "symmetric": true, "dynamic": "local"}}}}})";
 
 /// Plans the model of `config` with a quantization config.
 Result<Plan> planned_with_rounded_inputs(std::string_view config, partition::GqaMode gqa, const ModelOptions& options,

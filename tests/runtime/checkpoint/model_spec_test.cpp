@@ -207,7 +207,8 @@ TEST(ParseSpec, SaysWhatWellKnownModelTypesNeedThatItLacks) {
 TEST(ParseSpec, RefusesNullWhereItCountsAsFalseAndNotAsTheDefault) {
   const std::tuple<const char*, json, const char*> cases[] = {
       {"llama", {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 8.0}, {"truncate", nullptr}}}}, "truncate"},
-      {"qwen3_next", {{"norm_topk_prob", nullptr}}, "norm_topk_prob"},
+      {"deepseek_v3", {{"norm_topk_prob", nullptr}}, "norm_topk_prob"},
+      {"deepseek_v3", {{"rope_interleave", nullptr}}, "rope_interleave"},
       {"glm4", {{"partial_rotary_factor", nullptr}}, "partial_rotary_factor"}};
   for (const auto& [model_type, keys, key] : cases) {
     json config = small(model_type);

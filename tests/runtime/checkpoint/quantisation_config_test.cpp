@@ -163,7 +163,7 @@ TEST(ReadGptq, MatchesTheNamesOfTheFiles) {
 
 TEST(ReadGptq, RefusesWhatItCannotRead) {
   expect_refused(kGptq, {{{{"bits", 3}}, kUnsupported, "bits: found 3, expected 4 or 8 bits"},
-                         {{{"bits", nullptr}}, kInvalid, "bits: found nothing"},
+                         {{{"bits", nullptr}}, kInvalid, "bits: found null"},
                          {{{"group_size", 0}}, kInvalid, "group_size: found 0"},
                          {{{"checkpoint_format", "marlin"}}, kUnsupported, "found \"marlin\", expected \"gptq\""},
                          {{{"is_marlin_format", true}}, kUnsupported, "is_marlin_format: found true"},
@@ -306,10 +306,10 @@ TEST(ReadCompressedTensors, RefusesWhatItCannotRead) {
   expect_refused(
       good,
       {{{{"format", "marlin-24"}}, kUnsupported, "num_bits: found integers of 4 bits in the format \"marlin-24\""},
-       {{{"config_groups", nullptr}}, kInvalid, "config_groups: found nothing"},
+       {{{"config_groups", nullptr}}, kInvalid, "config_groups: found null"},
        {{{"config_groups", {{"group_0", 3}}}}, kInvalid, "group_0: found 3"},
        {group(with(kInt4, {{"num_bits", 3}})), kUnsupported, "num_bits: found 3, expected 4 or 8 bits"},
-       {group(with(kInt4, {{"group_size", nullptr}})), kInvalid, "group_size: found nothing"},
+       {group(with(kInt4, {{"group_size", nullptr}})), kInvalid, "group_size: found null"},
        {group(with(kInt4, {{"strategy", "tensor"}})), kUnsupported, "strategy: found \"tensor\""},
        {group(with(kInt4, {{"type", "complex"}})), kInvalid, "type: found \"complex\""},
        {group(kFloat8Row), kUnsupported, "floats of 8 bits in the format \"pack-quantized\""},
