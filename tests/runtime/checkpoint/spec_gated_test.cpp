@@ -200,7 +200,7 @@ TEST(ParsePhi3, RefusesARotationThatItCannotRun) {
         "rope_type: found \"linear\", expected default or longrope"},
        {scaled({{"short_factor", {1, 2}}}), kInvalid,
         "short_factor: found an array of 2, expected an array of 8 positive"},
-       {scaled({{"long_factor", nullptr}}), kInvalid, "long_factor: found nothing"},
+       {scaled({{"long_factor", nullptr}}), kInvalid, "long_factor: found null"},
        {scaled({{"long_factor", {1, 1, 1, 1, 1, 1, 1, 0}}}), kInvalid, "long_factor: found an array of 8"},
        {scaled({{"long_factor", {1, 1, 1, 1, 1, 1, 1, 1, "x"}}}), kInvalid, "long_factor: found an array of 9"},
        {{{"original_max_position_embeddings", 1}, {"rope_scaling", longrope("type")}},
@@ -328,8 +328,10 @@ TEST(ParseLlama4, ReadsChunksTemperatureAndExperts) {
   const json types = {"full_attention", "chunked_attention", "full_attention", "full_attention"};
   EXPECT_THAT(parse(with(llama4(), {{"layer_types", types}})).value().windows, ElementsAre(0, 32, 0, 0));
   EXPECT_FALSE(spec.norms_heads(0));
-  for (const json& norms : {json(true), json()}) {
-    const ModelSpec normed = parse(with(llama4(), {{"use_qk_norm", norms}})).value();
+  for (const bool is_told : {true, false}) {
+    json config = with(llama4(), {{"use_qk_norm", true}});
+    if (!is_told) config.erase("use_qk_norm");
+    const ModelSpec normed = parse(config).value();
     EXPECT_TRUE(normed.plain_head_norm && normed.norm_after_rope);
     EXPECT_TRUE(normed.norms_heads(0) && !normed.norms_heads(3));  // only where it rotates
   }

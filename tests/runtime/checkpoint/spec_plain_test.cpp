@@ -86,7 +86,7 @@ TEST(ParseGpt2, RefusesWhatItCannotRun) {
                   {{{{"add_cross_attention", true}}, kUnsupported, "add_cross_attention: found true, expected false"},
                    {{{"activation_function", "mish"}}, kUnsupported, "activation_function: found \"mish\""},
                    {{{"n_head", 5}}, kInvalid, "n_head: found 5, expected a divisor"},
-                   {{{"n_embd", nullptr}}, kInvalid, "n_embd: found nothing"},
+                   {{{"n_embd", nullptr}}, kInvalid, "n_embd: found null"},
                    {{{"n_inner", 0}}, kInvalid, "n_inner: found 0"}});
 }
 
@@ -130,7 +130,7 @@ TEST(ParseOpt, RefusesWhatItCannotRun) {
       {{{{"_remove_final_layer_norm", true}}, kUnsupported, "_remove_final_layer_norm: found true, expected false"},
        {{{"layer_norm_elementwise_affine", false}}, kUnsupported, "layer_norm_elementwise_affine: found false"},
        {{{"word_embed_proj_dim", 0}}, kInvalid, "word_embed_proj_dim: found 0"},
-       {{{"ffn_dim", nullptr}}, kInvalid, "ffn_dim: found nothing"},
+       {{{"ffn_dim", nullptr}}, kInvalid, "ffn_dim: found null"},
        {{{"num_attention_heads", 5}}, kInvalid, "num_attention_heads: found 5, expected a divisor"}});
 }
 
