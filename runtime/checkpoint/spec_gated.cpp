@@ -97,7 +97,7 @@ constexpr std::string_view kMinistral3Idle[] = {
 };
 
 constexpr std::string_view kMistralPartIdle[] = {
-    "layer_types",  // transformers reads it in a model of its own alone
+    "layer_types",  // transformers reads it where the text model stands alone
 };
 
 /// Mistral Small 3.1 and later, Ministral 3, Mistral Small 4: a text model beside a vision model.
