@@ -24,7 +24,7 @@ Error no_codes(const checkpoint::ModelSpec& spec, std::string_view found, std::s
                       spec.model_type, found, remedy)};
 }
 
-constexpr std::string_view kUnrounded = "add --activations elements to multiply them as they are";
+constexpr std::string_view kRemedyOfRounding = "add --activations elements to multiply them as they are";
 
 checkpoint::ActivationFormat activations_of(const checkpoint::ModelSpec& spec, const std::string& matrix) {
   const std::optional<checkpoint::MatrixFormat> format = spec.formats.of(matrix);
@@ -34,7 +34,7 @@ checkpoint::ActivationFormat activations_of(const checkpoint::ModelSpec& spec, c
 /// Checks that inputs are not rounded to floats of 4 bits, which no backend does.
 Result<void> require_known_rounding(const checkpoint::ModelSpec& spec) {
   if (!spec.formats.activations().contains(checkpoint::ActivationFormat::kE2M1ByGroup)) return ok();
-  return no_codes(spec, "matrices whose inputs are rounded to floats of 4 bits", kUnrounded);
+  return no_codes(spec, "matrices whose inputs are rounded to floats of 4 bits", kRemedyOfRounding);
 }
 
 /// Checks that what experts multiply is rounded in a way that there is: alike for gate, up and down, without scales of
@@ -50,12 +50,12 @@ Result<void> require_rounded_experts(const checkpoint::ModelSpec& spec, bool bac
     if (!is_fixed) continue;
     if (of("up") != gate || of("down") != gate) {
       return no_codes(spec, fmt::format("experts of layer {} whose matrices round their inputs differently", layer),
-                      kUnrounded);
+                      kRemedyOfRounding);
     }
     if (gate == checkpoint::ActivationFormat::kE4M3ByTensor) {
-      return no_codes(spec, "experts whose inputs are rounded with scales of the files", kUnrounded);
+      return no_codes(spec, "experts whose inputs are rounded with scales of the files", kRemedyOfRounding);
     }
-    if (!backend_rounds) return no_codes(spec, "experts whose inputs are rounded", kUnrounded);
+    if (!backend_rounds) return no_codes(spec, "experts whose inputs are rounded", kRemedyOfRounding);
   }
   return ok();
 }

@@ -110,10 +110,11 @@ Result<double> read_factor(const KeyReader& rope, const RopeSpec& spec, int64_t 
 }
 
 /// The maximum position of the original training; the top-level key overrides the object's.
-Result<int64_t> read_original_maximum(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys,
-                                      int64_t max_positions) {
-  if (config.has(kOriginalMaximum)) return config.integer(kOriginalMaximum, kOriginal);
-  if (keys.original_max_positions) return *keys.original_max_positions;
+Result<int64_t> original_maximum_of(const KeyReader& config, const KeyReader& rope, const RopeKeys& keys,
+                                    int64_t max_positions) {
+  if (config.has(kOriginalMaximum) || keys.original_max_positions) {
+    return read_original_maximum(config, keys.original_max_positions.value_or(max_positions));
+  }
   return rope.integer_or(kOriginalMaximum, max_positions, kOriginal);
 }
 
@@ -142,7 +143,7 @@ Result<void> read_kind_keys(const KeyReader& config, const KeyReader& rope, cons
     return ok();
   }
   if (spec.kind != Kind::kLinear) {
-    LOCKSTEP_TRY(spec.original_max_positions, read_original_maximum(config, rope, keys, max_positions));
+    LOCKSTEP_TRY(spec.original_max_positions, original_maximum_of(config, rope, keys, max_positions));
   }
   LOCKSTEP_TRY(spec.factor, read_factor(rope, spec, max_positions));
   if (spec.kind == Kind::kLlama3) return read_llama3(rope, spec);

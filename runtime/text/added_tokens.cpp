@@ -59,11 +59,11 @@ Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& 
                                        const Normalizer* normalizer) {
   LOCKSTEP_TRY(const auto fields, list.elements());
   AddedTokens added;
-  added.next_ = vocabulary.size();
+  int32_t next = vocabulary.size();
   for (const JsonField& field : fields) {
     LOCKSTEP_TRY(AddedToken token, parse_token(field));
     if (token.content.empty()) continue;
-    LOCKSTEP_TRY_VOID(added.add(std::move(token), field, vocabulary));
+    LOCKSTEP_TRY_VOID(added.add(std::move(token), field, vocabulary, next));
   }
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
     AddedToken& token = added.tokens_[i];
@@ -74,15 +74,14 @@ Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& 
   return added;
 }
 
-Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary) {
+Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary, int32_t& next) {
   if (const auto entry = by_content_.find(token.content); entry != by_content_.end()) {
     token.id = tokens_[entry->second].id;
     tokens_[entry->second] = std::move(token);  // a duplicate: the later one counts
     return ok();
   }
   const auto id = vocabulary.id_of(token.content);
-  token.id = id.value_or(next_);
-  if (!id) ++next_;
+  token.id = id ? *id : next++;
   if (const auto known = vocabulary.token_of(token.id); known && *known != token.content) {
     return field.invalid(fmt::format("the id {} for \"{}\", which \"{}\" has", token.id, token.content, *known),
                          "a vocabulary without gaps");

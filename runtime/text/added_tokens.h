@@ -58,14 +58,14 @@ class AddedTokens {
   /// The segments are in order. A token that is white space, behind one with `rstrip`, is found in the white space that
   /// the other includes; the segments then overlap.
   std::vector<Segment> cut(const Trie& trie, std::string_view text) const;
-  Result<void> add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary);
+  /// `next`: the id of a token outside the vocabulary, which it then counts up.
+  Result<void> add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary, int32_t& next);
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<int32_t, size_t> by_id_;
   std::unordered_map<std::string, size_t, StringHash, std::equal_to<>> by_content_;
   Trie raw_;  // values index tokens_
   Trie normalized_;
-  int32_t next_ = 0;  // the id of the next token outside the vocabulary
   int32_t end_ = 0;
 };
 

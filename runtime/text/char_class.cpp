@@ -69,6 +69,21 @@ std::string loose(std::string_view name) {
   return out;
 }
 
+/// The category that the loose name `key` names; null: none.
+const Category* find_category(std::string_view key) {
+  const auto found = std::ranges::find_if(
+      kCategories, [&](const Category& one) { return key == one.short_name || key == one.long_name; });
+  return found == kCategories.end() ? nullptr : &*found;
+}
+
+/// The name in brackets of the property with the loose name `key`, if it has one.
+std::string_view bracket_name(std::string_view key) {
+  if (key == "alphabetic") return "alpha";
+  if (key == "lowercase") return "lower";
+  if (key == "uppercase") return "upper";
+  return key == "whitespace" ? "space" : key;
+}
+
 void append_range(CharRange range, std::string& items) {
   items += range.first == range.last ? fmt::format("\\x{{{:X}}}", static_cast<uint32_t>(range.first))
                                      : fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", static_cast<uint32_t>(range.first),
@@ -77,8 +92,8 @@ void append_range(CharRange range, std::string& items) {
 
 /// The ranges of new characters with `wanted`, as items of a bracket; neighbours joined.
 template <typename Wanted>
-std::string items_of_new(Tables tables, Wanted wanted) {
-  if (tables == Tables::kUnicode14) return {};
+std::string items_of_new(UnicodeVersion version, Wanted wanted) {
+  if (version == UnicodeVersion::k14) return {};
   std::string items;
   CharRange run{1, 0};
   for (const NewChars& chars : new_chars()) {
@@ -92,25 +107,27 @@ std::string items_of_new(Tables tables, Wanted wanted) {
 }
 
 /// Of a short name of kCategories.
-CharClass category_class(std::string_view name, Tables tables) {
+CharClass category_class(std::string_view name, UnicodeVersion version) {
   const auto is_in = [&](std::string_view category) { return loose(category).starts_with(name); };
   const std::string old = fmt::format("\\p{{{}{}}}", static_cast<char>(name[0] - 'a' + 'A'), name.substr(1));
-  const std::string gone = items_of_new(tables, [&](const NewChars& c) { return is_in(c.was) && !is_in(c.category); });
+  const std::string gone = items_of_new(version, [&](const NewChars& c) { return is_in(c.was) && !is_in(c.category); });
   CharClass all = gone.empty() ? CharClass(old) : CharClass::from_expression(fmt::format("(?:(?![{}]){})", gone, old));
-  all.add(CharClass(items_of_new(tables, [&](const NewChars& c) { return is_in(c.category) && !is_in(c.was); })));
+  all.add(CharClass(items_of_new(version, [&](const NewChars& c) { return is_in(c.category) && !is_in(c.was); })));
   return all;
 }
 
-CharClass flag_class(std::string_view property, char flag, Tables tables) {
+/// Alphabetic, Lowercase or Uppercase, each of which has its first letter as the flag.
+CharClass flag_class(std::string_view property, UnicodeVersion version) {
+  const char flag = static_cast<char>(property[0] - 'A' + 'a');
   const std::string_view added = flag == 'a' ? kAddedAlphabetic : flag == 'l' ? kAddedLowercase : "";
-  return CharClass(fmt::format("\\p{{{}}}{}", property, added) + items_of_new(tables, [&](const NewChars& c) {
+  return CharClass(fmt::format("\\p{{{}}}{}", property, added) + items_of_new(version, [&](const NewChars& c) {
                      return c.flags.find(flag) != std::string_view::npos;
                    }));
 }
 
-CharClass script_class(std::string_view name, Tables tables) {
+CharClass script_class(std::string_view name, UnicodeVersion version) {
   const std::string wanted = loose(name);
-  return CharClass(fmt::format("\\p{{sc:{}}}", name) + items_of_new(tables, [&](const NewChars& c) {
+  return CharClass(fmt::format("\\p{{sc:{}}}", name) + items_of_new(version, [&](const NewChars& c) {
                      return !c.script.empty() && (loose(c.script) == wanted || loose(c.short_script) == wanted);
                    }));
 }
@@ -119,26 +136,6 @@ CharClass joined(std::initializer_list<CharClass> parts) {
   CharClass all;
   for (const CharClass& part : parts) all.add(part);
   return all;
-}
-
-/// Names that are both properties and names of brackets.
-std::optional<CharClass> common_class(std::string_view name, Tables tables) {
-  if (name == "alnum") return joined({flag_class("Alphabetic", 'a', tables), category_class("nd", tables)});
-  if (name == "alpha") return flag_class("Alphabetic", 'a', tables);
-  if (name == "ascii") return CharClass(R"(\x00-\x7F)");
-  if (name == "blank") return CharClass(R"(\t\p{Zs})");
-  if (name == "cntrl") return CharClass(R"(\p{Cc})");
-  if (name == "digit") return category_class("nd", tables);
-  if (name == "graph") return joined({CharClass(R"(\p{Z}\p{Cc}\p{Cs})"), category_class("cn", tables)}).negated();
-  if (name == "lower") return flag_class("Lowercase", 'l', tables);
-  if (name == "print")
-    return joined({CharClass(R"(\p{Zl}\p{Zp}\p{Cc}\p{Cs})"), category_class("cn", tables)}).negated();
-  if (name == "punct") return joined({category_class("p", tables), category_class("s", tables)});
-  if (name == "space") return white_space_class();
-  if (name == "upper") return flag_class("Uppercase", 'u', tables);
-  if (name == "xdigit") return hexadecimal_class();
-  if (name == "word") return word_class(tables);
-  return std::nullopt;
 }
 
 }  // namespace
@@ -180,42 +177,54 @@ CharClass white_space_class() { return CharClass(R"(\t-\r \x{85}\p{Z})"); }  // 
 
 CharClass hexadecimal_class() { return CharClass("0-9A-Fa-f"); }
 
-CharClass digit_class(Tables tables) { return category_class("nd", tables); }
+CharClass digit_class(UnicodeVersion version) { return category_class("nd", version); }
 
-CharClass word_class(Tables tables) {
-  return joined({flag_class("Alphabetic", 'a', tables), category_class("m", tables), category_class("nd", tables),
-                 category_class("pc", tables)});
+CharClass word_in_brackets_class(UnicodeVersion version) {
+  return joined({flag_class("Alphabetic", version), category_class("m", version), digit_class(version),
+                 category_class("pc", version)});
 }
 
-CharClass property_class(std::string_view name, Tables tables) {
+CharClass word_class(UnicodeVersion version) {
+  return joined({word_in_brackets_class(version), CharClass(R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})")});
+}
+
+CharClass property_class(std::string_view name, UnicodeVersion version) {
   const std::string key = loose(name);
-  for (const Category& category : kCategories) {
-    if (key == category.short_name || key == category.long_name) return category_class(category.short_name, tables);
-  }
-  if (key == "punct") return category_class("p", tables);
-  if (key == "word") return joined({word_class(tables), CharClass(std::string(kLatinNumerals))});
-  if (const auto common = common_class(key, tables)) return *common;
-  if (key == "alphabetic") return flag_class("Alphabetic", 'a', tables);
-  if (key == "lowercase") return flag_class("Lowercase", 'l', tables);
-  if (key == "uppercase") return flag_class("Uppercase", 'u', tables);
-  if (key == "whitespace") return white_space_class();
+  if (const Category* category = find_category(key)) return category_class(category->short_name, version);
+  if (key == "punct") return category_class("p", version);
+  if (key == "word") return word_class(version);
   if (key == "any") return CharClass().negated();
-  if (key == "assigned") return category_class("cn", tables).negated();
-  return script_class(name, tables);
+  if (key == "assigned") return category_class("cn", version).negated();
+  return posix_class(bracket_name(key), version).value_or(script_class(name, version));
 }
 
-std::optional<CharClass> posix_class(std::string_view name, Tables tables) { return common_class(name, tables); }
+std::optional<CharClass> posix_class(std::string_view name, UnicodeVersion version) {
+  if (name == "alnum") return joined({flag_class("Alphabetic", version), digit_class(version)});
+  if (name == "alpha") return flag_class("Alphabetic", version);
+  if (name == "ascii") return CharClass(R"(\x00-\x7F)");
+  if (name == "blank") return CharClass(R"(\t\p{Zs})");
+  if (name == "cntrl") return CharClass(R"(\p{Cc})");
+  if (name == "digit") return digit_class(version);
+  if (name == "graph") return joined({CharClass(R"(\p{Z}\p{Cc}\p{Cs})"), category_class("cn", version)}).negated();
+  if (name == "lower") return flag_class("Lowercase", version);
+  if (name == "print")
+    return joined({CharClass(R"(\p{Zl}\p{Zp}\p{Cc}\p{Cs})"), category_class("cn", version)}).negated();
+  if (name == "punct") return joined({category_class("p", version), category_class("s", version)});
+  if (name == "space") return white_space_class();
+  if (name == "upper") return flag_class("Uppercase", version);
+  if (name == "xdigit") return hexadecimal_class();
+  if (name == "word") return word_in_brackets_class(version);
+  return std::nullopt;
+}
 
 bool depends_on_case(std::string_view name) {
   const std::string key = loose(name);
-  if (key == "lower" || key == "upper" || key == "lowercase" || key == "uppercase") return true;
-  for (const Category& category : kCategories) {
-    if (key == category.short_name || key == category.long_name) return key[0] == 'l' && key != "l" && key != "letter";
-  }
-  constexpr auto kWithoutCase = std::to_array<std::string_view>({"han", "hangul", "hiragana", "katakana"});
-  if (std::find(kWithoutCase.begin(), kWithoutCase.end(), key) != kWithoutCase.end()) return false;
-  return !common_class(key, Tables::kUnicode14) && key != "alphabetic" && key != "whitespace" && key != "any" &&
-         key != "assigned";
+  if (find_category(key) != nullptr) return key[0] == 'l' && key != "l" && key != "letter";
+  const std::string_view bracket = bracket_name(key);
+  if (bracket == "lower" || bracket == "upper") return true;
+  constexpr auto kWithoutCase =
+      std::to_array<std::string_view>({"any", "assigned", "han", "hangul", "hiragana", "katakana"});
+  return std::ranges::find(kWithoutCase, key) == kWithoutCase.end() && !posix_class(bracket, UnicodeVersion::k14);
 }
 
 std::string literal_char(char32_t c) {

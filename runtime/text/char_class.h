@@ -15,10 +15,7 @@
 namespace lockstep::text {
 
 /// Which characters the classes know. Those of Unicode 14 alone make expressions that match several times as fast.
-enum class Tables { kUnicode14, kNewer };
-
-/// What \w matches outside brackets, apart from word_class().
-inline constexpr std::string_view kLatinNumerals = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+enum class UnicodeVersion { k14, kNewer };
 
 /// A union of items of a bracket and of expressions that match one character.
 class CharClass {
@@ -38,14 +35,15 @@ class CharClass {
   std::vector<std::string> expressions_;
 };
 
-CharClass white_space_class();  // \s
-CharClass hexadecimal_class();  // \h
-CharClass digit_class(Tables);  // \d
-CharClass word_class(Tables);   // \w in brackets
+CharClass white_space_class();                     // \s
+CharClass hexadecimal_class();                     // \h
+CharClass digit_class(UnicodeVersion);             // \d
+CharClass word_class(UnicodeVersion);              // \w
+CharClass word_in_brackets_class(UnicodeVersion);  // [\w]
 /// The class of \p{name} without a leading ^. An unknown name is taken for a script, for PCRE2 to accept or reject.
-CharClass property_class(std::string_view name, Tables tables);
+CharClass property_class(std::string_view name, UnicodeVersion version);
 /// The class of [:name:] without a leading ^; `nullopt` for an unknown name.
-std::optional<CharClass> posix_class(std::string_view name, Tables tables);
+std::optional<CharClass> posix_class(std::string_view name, UnicodeVersion version);
 /// Whether \p{name} or [:name:] may match other characters where case is ignored.
 bool depends_on_case(std::string_view name);
 

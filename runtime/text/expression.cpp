@@ -30,7 +30,7 @@ bool has_ligature(char first, char second) {
 
 class Translator {
  public:
-  Translator(std::string_view source, Tables tables) : reader_(source), tables_(tables) {}
+  Translator(std::string_view source, UnicodeVersion version) : reader_(source), version_(version) {}
 
   Result<std::string> run() {
     groups_.push_back({});
@@ -174,8 +174,7 @@ class Translator {
       return;
     }
     const char c = reader_.peek(1);
-    CharClass word = word_class(tables_);
-    word.add(CharClass(std::string(kLatinNumerals)));
+    const CharClass word = word_class(version_);
     if (c == 'w' || c == 'W') {
       out_ += (c == 'w' ? word : word.negated()).expression();
     } else if (c == 'b' || c == 'B') {
@@ -207,7 +206,7 @@ class Translator {
       if (options().ignore_case && depends_on_case(property->name)) {
         refuse(fmt::format("\\p{{{}}} that ignores case", property->name));
       }
-      const CharClass named = property_class(property->name, tables_);
+      const CharClass named = property_class(property->name, version_);
       return property->negated ? named.negated() : named;
     }
     const std::string_view letters = "sShHdD";
@@ -215,7 +214,7 @@ class Translator {
     reader_.skip(2);
     const CharClass named = c == 's' || c == 'S'   ? white_space_class()
                             : c == 'h' || c == 'H' ? hexadecimal_class()
-                                                   : digit_class(tables_);
+                                                   : digit_class(version_);
     return c >= 'a' ? named : named.negated();
   }
 
@@ -240,7 +239,7 @@ class Translator {
   void read_item(std::vector<CharClass>& factors, int depth) {
     CharClass& last = factors.back();
     if (const auto bracket = reader_.posix_bracket()) {
-      const auto named = posix_class(bracket->name, tables_);
+      const auto named = posix_class(bracket->name, version_);
       if (!named || (options().ignore_case && depends_on_case(bracket->name))) {
         return refuse(fmt::format("[:{}:]", bracket->name));
       }
@@ -256,7 +255,8 @@ class Translator {
     } else if (const auto named = class_escape()) {
       last.add(*named);
     } else if (reader_.starts_with("\\w") || reader_.starts_with("\\W")) {
-      last.add(reader_.take(2) == "\\w" ? word_class(tables_) : word_class(tables_).negated());
+      const CharClass word = word_in_brackets_class(version_);
+      last.add(reader_.take(2) == "\\w" ? word : word.negated());
     } else {
       refuse(fmt::format("{} in brackets", reader_.take(2)));
     }
@@ -285,7 +285,7 @@ class Translator {
   }
 
   ExpressionReader reader_;
-  Tables tables_;
+  UnicodeVersion version_;
   std::string out_;
   std::vector<Group> groups_;
   size_t atom_ = 0;          // where the last atom begins in out_
@@ -296,8 +296,8 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> to_pcre2(std::string_view expression, Tables tables) {
-  return Translator(expression, tables).run();
+Result<std::string> to_pcre2(std::string_view expression, UnicodeVersion version) {
+  return Translator(expression, version).run();
 }
 
 }  // namespace lockstep::text

@@ -22,6 +22,6 @@ namespace lockstep::text {
 
 /// Fails with `kUnsupported` on syntax that is not translated, naming it. Such are letters that match several letters
 /// where case is ignored: ß and ss.
-Result<std::string> to_pcre2(std::string_view expression, Tables tables);
+Result<std::string> to_pcre2(std::string_view expression, UnicodeVersion version);
 
 }  // namespace lockstep::text

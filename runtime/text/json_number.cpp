@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -14,20 +15,26 @@ constexpr int64_t kLargestExponent = 1'000'000;  // beyond it every value is 0 o
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Correctly rounded, which std::pow does not promise.
-double power_of_ten(int64_t exponent) {
-  const std::string text = fmt::format("1e{}", exponent);
-  double power = 0;
-  std::from_chars(text.data(), text.data() + text.size(), power);
-  return power;
+/// 10 to 0 … kLargestPower, correctly rounded, which std::pow does not promise.
+const std::array<double, kLargestPower + 1>& powers_of_ten() {
+  static const auto powers = [] {
+    std::array<double, kLargestPower + 1> made{};
+    for (size_t exponent = 0; exponent < made.size(); ++exponent) {
+      const std::string text = fmt::format("1e{}", exponent);
+      std::from_chars(text.data(), text.data() + text.size(), made[exponent]);
+    }
+    return made;
+  }();
+  return powers;
 }
 
 std::optional<double> scale(uint64_t digits, int64_t exponent) {
+  const auto power = [](int64_t of) { return powers_of_ten()[static_cast<size_t>(of)]; };
   auto value = static_cast<double>(digits);
-  for (; exponent < -kLargestPower && value != 0; exponent += kLargestPower) value /= power_of_ten(kLargestPower);
+  for (; exponent < -kLargestPower && value != 0; exponent += kLargestPower) value /= power(kLargestPower);
   if (value == 0) return value;
   if (exponent > kLargestPower) return std::nullopt;
-  value = exponent < 0 ? value / power_of_ten(-exponent) : value * power_of_ten(exponent);
+  value = exponent < 0 ? value / power(-exponent) : value * power(exponent);
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 

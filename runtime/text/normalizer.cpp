@@ -1,5 +1,6 @@
 #include "runtime/text/normalizer.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/text/byte_level.h"
@@ -55,15 +56,22 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(std::shared_ptr<const Pattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  /// `of_one_char`: the pattern matches exactly one character.
+  Replace(std::shared_ptr<const Pattern> pattern, bool of_one_char, std::string content)
+      : pattern_(std::move(pattern)), of_one_char_(of_one_char), content_(std::move(content)) {}
   Result<void> apply(std::string& text) const override {
     LOCKSTEP_TRY(text, replace_all(*pattern_, text, content_));
     return ok();
   }
+  /// No mark is added to text that begins with a space or the mark, and a character in place of one character begins
+  /// where that did.
+  bool may_remove_start(std::string_view mark) const override {
+    return content_.empty() || (!content_.starts_with(' ') && !content_.starts_with(mark) && !of_one_char_);
+  }
 
  private:
   std::shared_ptr<const Pattern> pattern_;
+  bool of_one_char_;
   std::string content_;
 };
 
@@ -87,6 +95,7 @@ class Strip final : public Normalizer {
     text = text.substr(begin, end - begin);
     return ok();
   }
+  bool may_remove_start(std::string_view) const override { return left_; }
 
  private:
   bool left_;
@@ -105,6 +114,7 @@ class StripAccents final : public Normalizer {
     text = std::move(out);
     return ok();
   }
+  bool may_remove_start(std::string_view) const override { return true; }
 };
 
 class Sequence final : public Normalizer {
@@ -119,15 +129,17 @@ class Sequence final : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-Result<std::unique_ptr<Normalizer>> parse(const JsonField& field, int depth);
+using StartMarks = std::vector<std::string>;
 
-Result<std::unique_ptr<Normalizer>> parse_sequence(const JsonField& field, int depth) {
+Result<std::unique_ptr<Normalizer>> parse(const JsonField& field, const StartMarks& marks, int depth);
+
+Result<std::unique_ptr<Normalizer>> parse_sequence(const JsonField& field, const StartMarks& marks, int depth) {
   if (depth >= kMaxNesting) return field.invalid("Sequence inside Sequence", "less nesting");
   LOCKSTEP_TRY(const JsonField list, field.at("normalizers"));
   LOCKSTEP_TRY(const auto elements, list.elements());
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (const JsonField& element : elements) {
-    LOCKSTEP_TRY(auto step, parse(element, depth + 1));
+    LOCKSTEP_TRY(auto step, parse(element, marks, depth + 1));
     steps.push_back(std::move(step));
   }
   return std::make_unique<Sequence>(std::move(steps));
@@ -136,8 +148,9 @@ Result<std::unique_ptr<Normalizer>> parse_sequence(const JsonField& field, int d
 Result<std::unique_ptr<Normalizer>> parse_replace(const JsonField& field) {
   LOCKSTEP_TRY(const JsonField pattern_field, field.at("pattern"));
   LOCKSTEP_TRY(auto pattern, parse_pattern(pattern_field));
+  LOCKSTEP_TRY(const std::string literal, pattern_field.string_or("String", ""));
   LOCKSTEP_TRY(auto content, field.string_or("content", ""));
-  return std::make_unique<Replace>(std::move(pattern), std::move(content));
+  return std::make_unique<Replace>(std::move(pattern), count_chars(literal) == 1, std::move(content));
 }
 
 Result<std::unique_ptr<Normalizer>> parse_strip(const JsonField& field) {
@@ -152,10 +165,9 @@ Result<std::unique_ptr<Normalizer>> parse_prepend(const JsonField& field) {
   return std::make_unique<Prepend>(std::move(prefix));
 }
 
-Result<std::unique_ptr<Normalizer>> parse(const JsonField& field, int depth) {
-  LOCKSTEP_TRY(const JsonField type_field, field.at("type"));
-  LOCKSTEP_TRY(const std::string type, type_field.string());
-  if (type == "Sequence") return parse_sequence(field, depth);
+Result<std::unique_ptr<Normalizer>> parse_of_type(std::string_view type, const JsonField& field,
+                                                  const StartMarks& marks, int depth) {
+  if (type == "Sequence") return parse_sequence(field, marks, depth);
   if (type == "NFC") return std::make_unique<ToNormalForm>(NormalForm::kNfc);
   if (type == "NFD") return std::make_unique<ToNormalForm>(NormalForm::kNfd);
   if (type == "NFKC") return std::make_unique<ToNormalForm>(NormalForm::kNfkc);
@@ -169,8 +181,21 @@ Result<std::unique_ptr<Normalizer>> parse(const JsonField& field, int depth) {
   return field.unsupported(fmt::format("the normalizer \"{}\"", type), kKnown);
 }
 
+Result<std::unique_ptr<Normalizer>> parse(const JsonField& field, const StartMarks& marks, int depth) {
+  LOCKSTEP_TRY(const JsonField type_field, field.at("type"));
+  LOCKSTEP_TRY(const std::string type, type_field.string());
+  LOCKSTEP_TRY(auto step, parse_of_type(type, field, marks, depth));
+  if (std::ranges::none_of(marks, [&](const std::string& mark) { return step->may_remove_start(mark); })) return step;
+  return field.unsupported(
+      fmt::format("\"{}\", which may remove the beginning of a text, with a Metaspace that marks only it", type),
+      "a Metaspace with the prepend_scheme \"always\" or \"never\", a normalizer that keeps the beginning");
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Normalizer>> parse_normalizer(const JsonField& field) { return parse(field, 0); }
+Result<std::unique_ptr<Normalizer>> parse_normalizer(const JsonField& field,
+                                                     const std::vector<std::string>& start_marks) {
+  return parse(field, start_marks, 0);
+}
 
 }  // namespace lockstep::text

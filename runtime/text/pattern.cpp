@@ -34,6 +34,8 @@ std::vector<Span> find_literal(std::string_view needle, std::string_view text) {
 }  // namespace
 
 struct Pattern::Code {
+  static Result<std::unique_ptr<Code>> compile(std::string_view expression, UnicodeVersion version);
+
   pcre2_code* code = nullptr;
   ~Code() { pcre2_code_free(code); }
 };
@@ -41,8 +43,8 @@ struct Pattern::Code {
 Pattern::Pattern() = default;
 Pattern::~Pattern() = default;
 
-Result<std::unique_ptr<Pattern::Code>> Pattern::compile_one(std::string_view expression, Tables tables) {
-  LOCKSTEP_TRY(const std::string translated, to_pcre2(expression, tables));
+Result<std::unique_ptr<Pattern::Code>> Pattern::Code::compile(std::string_view expression, UnicodeVersion version) {
+  LOCKSTEP_TRY(const std::string translated, to_pcre2(expression, version));
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto compiled = std::make_unique<Code>();
@@ -64,8 +66,8 @@ Result<std::shared_ptr<const Pattern>> Pattern::compile(std::string_view express
                                                       "expected at most {}; check tokenizer.json",
                                                       expression.size(), kMaxExpression)};
   }
-  LOCKSTEP_TRY(auto code, compile_one(expression, Tables::kUnicode14));
-  LOCKSTEP_TRY(auto newer, compile_one(expression, Tables::kNewer));
+  LOCKSTEP_TRY(auto code, Code::compile(expression, UnicodeVersion::k14));
+  LOCKSTEP_TRY(auto newer, Code::compile(expression, UnicodeVersion::kNewer));
   std::shared_ptr<Pattern> pattern(new Pattern);
   pattern->code_ = std::move(code);
   pattern->newer_ = std::move(newer);

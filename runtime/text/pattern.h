@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "runtime/core/result.h"
-#include "runtime/text/char_class.h"
 
 namespace lockstep::text {
 
@@ -55,7 +54,6 @@ class Pattern {
  private:
   struct Code;
   Pattern();
-  static Result<std::unique_ptr<Code>> compile_one(std::string_view expression, Tables tables);
   std::string literal_;  // used if code_ is null
   std::unique_ptr<Code> code_;
   std::unique_ptr<Code> newer_;  // for texts with characters that are newer than PCRE2

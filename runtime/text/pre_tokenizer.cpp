@@ -1,5 +1,8 @@
 #include "runtime/text/pre_tokenizer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "runtime/text/byte_level.h"
 #include "runtime/text/pattern_field.h"
 #include "runtime/text/split_behavior.h"
@@ -137,6 +140,9 @@ class Metaspace final : public PreTokenizer {
     }
     return split_ ? words_.split(pieces) : Result<void>(ok());
   }
+  std::vector<std::string> start_marks() const override {
+    return prefix_ == Prefix::kFirst ? std::vector{mark_} : std::vector<std::string>();
+  }
 
  private:
   std::string mark_;
@@ -151,6 +157,11 @@ class Sequence final : public PreTokenizer {
   Result<void> split(std::vector<Piece>& pieces) const override {
     for (const auto& step : steps_) LOCKSTEP_TRY_VOID(step->split(pieces));
     return ok();
+  }
+  std::vector<std::string> start_marks() const override {
+    std::vector<std::string> all;
+    for (const auto& step : steps_) std::ranges::move(step->start_marks(), std::back_inserter(all));
+    return all;
   }
 
  private:

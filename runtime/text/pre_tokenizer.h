@@ -22,6 +22,8 @@ class PreTokenizer {
   virtual ~PreTokenizer() = default;
   /// Replaces every piece by its parts. Fails with `kResourceExhausted` when an expression backtracks too much.
   virtual Result<void> split(std::vector<Piece>& pieces) const = 0;
+  /// What it puts before the first piece of a text alone, as Metaspace with the prepend_scheme "first" does.
+  virtual std::vector<std::string> start_marks() const { return {}; }
 };
 
 /// Fails with `kUnsupported` on an unknown type, naming it.

@@ -10,7 +10,6 @@
 #include "runtime/text/normalizer.h"
 #include "runtime/text/post_processor.h"
 #include "runtime/text/pre_tokenizer.h"
-#include "runtime/text/text_start.h"
 #include "runtime/text/unicode.h"
 
 namespace lockstep::text {
@@ -242,13 +241,13 @@ Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
   Parts parts;
   LOCKSTEP_TRY(const JsonField model, root.at("model"));
   LOCKSTEP_TRY(parts.model, parse_model(model, tables));
-  if (const auto field = root.find("normalizer")) {
-    LOCKSTEP_TRY(parts.normalizer, parse_normalizer(*field));
-  }
   if (const auto field = root.find("pre_tokenizer")) {
     LOCKSTEP_TRY(parts.pre_tokenizer, parse_pre_tokenizer(*field));
   }
-  LOCKSTEP_TRY_VOID(check_text_start(root));
+  if (const auto field = root.find("normalizer")) {
+    const auto start_marks = parts.pre_tokenizer ? parts.pre_tokenizer->start_marks() : std::vector<std::string>();
+    LOCKSTEP_TRY(parts.normalizer, parse_normalizer(*field, start_marks));
+  }
   if (const auto field = root.find("added_tokens")) {
     LOCKSTEP_TRY(parts.added, AddedTokens::parse(*field, parts.model->vocabulary(), parts.normalizer.get()));
   }

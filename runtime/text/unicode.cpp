@@ -33,11 +33,22 @@ bool may_follow(uint8_t lead, size_t position, uint8_t byte) {
   return (byte & 0xC0) == 0x80;
 }
 
+CharRange range_of(CharRange range) { return range; }
+template <typename Entry>
+CharRange range_of(const Entry& entry) {
+  return entry.range;
+}
+
+/// The first of sorted `entries` that begins behind `c`.
+template <typename Entry>
+auto find_behind(std::span<const Entry> entries, char32_t c) {
+  return std::ranges::upper_bound(entries, c, {}, [](const Entry& entry) { return range_of(entry).first; });
+}
+
 /// The entry of sorted `entries` with `c` in its range; null if there is none.
-template <typename Entry, typename RangeOf>
-const Entry* find_range(std::span<const Entry> entries, char32_t c, RangeOf range_of) {
-  const auto next = std::upper_bound(entries.begin(), entries.end(), c,
-                                     [&](char32_t value, const Entry& entry) { return value < range_of(entry).first; });
+template <typename Entry>
+const Entry* find_range(std::span<const Entry> entries, char32_t c) {
+  const auto next = find_behind(entries, c);
   if (next == entries.begin() || c > range_of(*std::prev(next)).last) return nullptr;
   return &*std::prev(next);
 }
@@ -45,15 +56,13 @@ const Entry* find_range(std::span<const Entry> entries, char32_t c, RangeOf rang
 utf8proc_category_t category(char32_t c) {
   const auto known = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   if (known != UTF8PROC_CATEGORY_CN) return known;
-  const NewChars* chars = find_range(new_chars(), c, [](const NewChars& entry) { return entry.range; });
+  const NewChars* chars = find_range(new_chars(), c);
   if (chars == nullptr) return known;
   constexpr std::string_view kNames = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";  // in its order
   return static_cast<utf8proc_category_t>(kNames.find(chars->category) / 2);
 }
 
-bool is_exception(char32_t c, UnicodeUse use) {
-  return find_range(exceptions(use), c, [](CharRange range) { return range; }) != nullptr;
-}
+bool is_exception(char32_t c, UnicodeUse use) { return find_range(exceptions(use), c) != nullptr; }
 
 bool is_circled_letter(char32_t c) {  // alphabetic symbols
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
@@ -180,9 +189,8 @@ bool is_word(char32_t c) {
 }
 
 bool has_new_chars(std::string_view text) {
-  const std::span<const NewChars> known = new_chars();
-  CharRange between{1,
-                    0};  // the characters around the last one that are not new: usually the next one is there as well
+  const std::span<const NewChars> added = new_chars();
+  CharRange between{1, 0};  // known characters around the last one; usually the next one is among them
   for (size_t at = 0; at < text.size();) {
     if (static_cast<uint8_t>(text[at]) < 0xE0) {  // below U+0800, or inside a character
       ++at;
@@ -190,11 +198,10 @@ bool has_new_chars(std::string_view text) {
     }
     const char32_t c = next_char(text, at);
     if (c >= between.first && c <= between.last) continue;
-    const auto next = std::upper_bound(known.begin(), known.end(), c,
-                                       [](char32_t value, const NewChars& entry) { return value < entry.range.first; });
-    const char32_t last_before = next == known.begin() ? 0 : std::prev(next)->range.last;
+    const auto next = find_behind(added, c);
+    const char32_t last_before = next == added.begin() ? 0 : std::prev(next)->range.last;
     if (c <= last_before) return true;
-    between = {last_before + 1, next == known.end() ? 0x10FFFF : next->range.first - 1};
+    between = {last_before + 1, next == added.end() ? 0x10FFFF : next->range.first - 1};
   }
   return false;
 }
@@ -204,8 +211,7 @@ std::string to_lower(std::string_view text) {
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     const char32_t c = next_char(text, at);
-    const LowerCase* newer =
-        c < 0x80 ? nullptr : find_range(new_lower_cases(), c, [](const LowerCase& entry) { return entry.range; });
+    const LowerCase* newer = c < 0x80 ? nullptr : find_range(new_lower_cases(), c);
     append_utf8(newer != nullptr ? c + newer->offset
                                  : static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))),
                 out);

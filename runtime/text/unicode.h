@@ -29,7 +29,7 @@ bool is_word(char32_t c);         // alphabetic, mark, decimal digit, connector 
 bool is_mark(char32_t c);         // general category M*
 bool is_accent(char32_t c);       // what StripAccents removes: general category M* in an older Unicode
 
-/// Whether `text` has characters that are newer than Unicode 14.
+/// Whether `text` has characters that are newer than Unicode 14 or have another category since (new_chars()).
 bool has_new_chars(std::string_view text);
 
 /// Converts character by character, without context: a final sigma stays σ.
