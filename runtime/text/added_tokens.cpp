@@ -1,6 +1,7 @@
 #include "runtime/text/added_tokens.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "runtime/text/unicode.h"
 
@@ -39,10 +40,10 @@ size_t trailing_white_space(std::string_view text) {
   return begin;
 }
 
-Result<AddedToken> parse_token(const JsonField& field) {
+}  // namespace
+
+Result<AddedToken> parse_added_token(const JsonField& field) {
   AddedToken token;
-  LOCKSTEP_TRY(const JsonField id, field.at("id"));
-  LOCKSTEP_TRY_VOID(id.integer(0, kMaxIds - 1));  // not used
   LOCKSTEP_TRY(const JsonField content, field.at("content"));
   LOCKSTEP_TRY(token.content, content.string());
   LOCKSTEP_TRY(token.special, field.boolean_or("special", false));
@@ -53,38 +54,57 @@ Result<AddedToken> parse_token(const JsonField& field) {
   return token;
 }
 
-}  // namespace
-
-Result<AddedTokens> AddedTokens::parse(const JsonField& list, const Vocabulary& vocabulary,
-                                       const Normalizer* normalizer) {
+Result<std::vector<AddedToken>> parse_added_tokens(const JsonField& list) {
   LOCKSTEP_TRY(const auto fields, list.elements());
-  AddedTokens added;
-  int32_t next = vocabulary.size();
+  std::vector<AddedToken> tokens;
   for (const JsonField& field : fields) {
-    LOCKSTEP_TRY(AddedToken token, parse_token(field));
+    LOCKSTEP_TRY(AddedToken token, parse_added_token(field));
+    LOCKSTEP_TRY(const JsonField id_field, field.at("id"));
+    LOCKSTEP_TRY(const int64_t id, id_field.integer(0, kMaxIds - 1));
+    token.id = static_cast<int32_t>(id);
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+Result<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens, bool splits_special, const Vocabulary& vocabulary,
+                                      const Normalizer* normalizer, const JsonField& list) {
+  AddedTokens added;
+  added.splits_special_ = splits_special;
+  std::unordered_set<std::string> normalized;
+  int32_t next = vocabulary.size();
+  for (AddedToken& token : tokens) {
     if (token.content.empty()) continue;
-    LOCKSTEP_TRY_VOID(added.add(std::move(token), field, vocabulary, next));
+    if (token.normalized) normalized.insert(token.content);
+    LOCKSTEP_TRY_VOID(added.add(std::move(token), list, vocabulary, next));
   }
   for (size_t i = 0; i < added.tokens_.size(); ++i) {
     AddedToken& token = added.tokens_[i];
     token.piece = token.content;
-    if (token.normalized && normalizer != nullptr) LOCKSTEP_TRY_VOID(normalizer->apply(token.piece));
-    (token.normalized ? added.normalized_ : added.raw_).add(token.piece, static_cast<int32_t>(i));
+    if (normalizer != nullptr && normalized.contains(token.content)) LOCKSTEP_TRY_VOID(normalizer->apply(token.piece));
+    const auto index = static_cast<int32_t>(i);
+    if (token.normalized) {
+      added.normalized_.add(token.piece, index);
+    } else {
+      added.raw_.add(token.content, index);
+    }
   }
   return added;
 }
 
-Result<void> AddedTokens::add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary, int32_t& next) {
+Result<void> AddedTokens::add(AddedToken token, const JsonField& list, const Vocabulary& vocabulary, int32_t& next) {
   if (const auto entry = by_content_.find(token.content); entry != by_content_.end()) {
-    token.id = tokens_[entry->second].id;
-    tokens_[entry->second] = std::move(token);  // a duplicate: the later one counts
+    AddedToken& before = tokens_[entry->second];
+    token.id = before.id;
+    token.special = token.special || before.special;
+    before = std::move(token);
     return ok();
   }
   const auto id = vocabulary.id_of(token.content);
   token.id = id ? *id : next++;
   if (const auto known = vocabulary.token_of(token.id); known && *known != token.content) {
-    return field.invalid(fmt::format("the id {} for \"{}\", which \"{}\" has", token.id, token.content, *known),
-                         "a vocabulary without gaps");
+    return list.invalid(fmt::format("the id {} for \"{}\", which \"{}\" has", token.id, token.content, *known),
+                        "a vocabulary without gaps");
   }
   end_ = std::max(end_, token.id + 1);
   by_id_[token.id] = tokens_.size();
@@ -121,6 +141,7 @@ std::vector<Segment> AddedTokens::cut(const Trie& trie, std::string_view text) c
     size_t begin = at;
     size_t end = at + length;
     at = end;
+    if (splits_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(done, trailing_white_space(text.substr(0, begin)));
     if (token.rstrip) end += leading_white_space(text.substr(end));

@@ -22,13 +22,18 @@ namespace lockstep::text {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  std::string piece;         // the input of decoding: the content, normalised if `normalized`
+  std::string piece;         // the input of decoding: the content, normalised if `normalized`, now or in a duplicate
   bool single_word = false;  // matches only whole words
   bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // includes the white space after it
   bool normalized = false;
   bool special = false;
 };
+
+/// A token as tokenizer.json and tokenizer_config.json have it; the latter without an id.
+Result<AddedToken> parse_added_token(const JsonField& field);
+/// The list `added_tokens` of tokenizer.json, in its order.
+Result<std::vector<AddedToken>> parse_added_tokens(const JsonField& list);
 
 /// A section of text, or an added token found in it.
 struct Segment {
@@ -39,10 +44,12 @@ struct Segment {
 /// Immutable; thread-safe.
 class AddedTokens {
  public:
-  /// Reads the list `added_tokens`. `normalizer` may be null. Tokens in `vocabulary` keep their id, the others are
-  /// numbered from the size of `vocabulary` on, in the order of the list. As in the tokenizers package, the ids of the
-  /// list have no effect.
-  static Result<AddedTokens> parse(const JsonField& list, const Vocabulary& vocabulary, const Normalizer* normalizer);
+  /// `normalizer` may be null. Tokens in `vocabulary` keep their id, the others are numbered from its size on, in the
+  /// order of `tokens`: as in the tokenizers package, the ids of the file have no effect. Of two tokens with the same
+  /// content the later one counts, but it stays special. With `splits_special`, special tokens are not found in texts.
+  /// Fails with `kInvalidArgument`, naming `list`, where the vocabulary has gaps.
+  static Result<AddedTokens> make(std::vector<AddedToken> tokens, bool splits_special, const Vocabulary& vocabulary,
+                                  const Normalizer* normalizer, const JsonField& list);
 
   /// Cuts text before normalisation.
   std::vector<Segment> cut_raw(std::string_view text) const { return cut(raw_, text); }
@@ -59,7 +66,7 @@ class AddedTokens {
   /// the other includes; the segments then overlap.
   std::vector<Segment> cut(const Trie& trie, std::string_view text) const;
   /// `next`: the id of a token outside the vocabulary, which it then counts up.
-  Result<void> add(AddedToken token, const JsonField& field, const Vocabulary& vocabulary, int32_t& next);
+  Result<void> add(AddedToken token, const JsonField& list, const Vocabulary& vocabulary, int32_t& next);
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<int32_t, size_t> by_id_;
@@ -67,6 +74,7 @@ class AddedTokens {
   Trie raw_;  // values index tokens_
   Trie normalized_;
   int32_t end_ = 0;
+  bool splits_special_ = false;
 };
 
 }  // namespace lockstep::text

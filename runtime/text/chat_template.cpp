@@ -9,17 +9,13 @@
 #include "runtime/gguf/model_texts.h"
 #include "runtime/text/jinja/library.h"
 #include "runtime/text/jinja/template.h"
-#include "runtime/text/json_field.h"
+#include "runtime/text/tokenizer_settings.h"
 
 namespace lockstep::text {
 namespace {
 
 /// The names of a message's reasoning in requests and in templates; the first one is the usual one.
 constexpr std::array<std::string_view, 3> kReasoningFields = {"reasoning_content", "thinking", "reasoning"};
-
-/// The special tokens of a tokenizer besides bos and eos.
-constexpr std::array<std::string_view, 5> kOtherTokens = {"unk_token", "sep_token", "pad_token", "cls_token",
-                                                          "mask_token"};
 
 /// Sets the fields of the JSON object `json`, if it has text.
 Result<void> set_all(jinja::Dict& dict, std::string_view json, std::string_view what) {
@@ -168,34 +164,6 @@ class JinjaChatTemplate final : public ChatTemplate {
   std::string source_;
 };
 
-/// A token of tokenizer_config.json: a string, or {"content": …}; "" when there is none.
-Result<std::string> token_text(const JsonField& config, std::string_view key) {
-  const auto field = config.find(key);
-  if (!field) return std::string();
-  if (field->value().is_string()) return field->string();
-  LOCKSTEP_TRY(const JsonField content, field->at("content"));
-  return content.string();
-}
-
-/// `chat_template`: a string, or a list of named ones with "default".
-Result<std::optional<std::string>> configured_template(const JsonField& config) {
-  const auto field = config.find("chat_template");
-  if (!field) return std::optional<std::string>();
-  if (field->value().is_string()) {
-    LOCKSTEP_TRY(std::string source, field->string());
-    return std::optional(std::move(source));
-  }
-  LOCKSTEP_TRY(const auto choices, field->elements());
-  for (const JsonField& choice : choices) {
-    LOCKSTEP_TRY(const std::string name, choice.string_or("name", ""));
-    if (name != "default") continue;
-    LOCKSTEP_TRY(const JsonField source, choice.at("template"));
-    LOCKSTEP_TRY(std::string text, source.string());
-    return std::optional(std::move(text));
-  }
-  return std::optional<std::string>();
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source) {
@@ -206,22 +174,18 @@ Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view sourc
 Result<ModelChat> load_chat(const std::filesystem::path& directory) {
   ModelChat chat;
   LOCKSTEP_TRY(std::optional<std::string> source, gguf::read_model_text(directory / "chat_template.jinja"));
-  const auto path = directory / "tokenizer_config.json";
-  LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
-  if (text) {
-    const auto document = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    const JsonField config(document, path.string());
-    if (!document.is_object()) return config.invalid("no JSON object", "the tokenizer's configuration");
-    LOCKSTEP_TRY(chat.bos_token, token_text(config, "bos_token"));
-    LOCKSTEP_TRY(chat.eos_token, token_text(config, "eos_token"));
-    for (const std::string_view name : kOtherTokens) {
-      LOCKSTEP_TRY(std::string token, token_text(config, name));
-      if (!token.empty()) chat.other_tokens.push_back({std::string(name), std::move(token)});
-    }
-    if (!source) {
-      LOCKSTEP_TRY(source, configured_template(config));
+  LOCKSTEP_TRY(TokenizerSettings settings, read_tokenizer_settings(directory));
+  for (SpecialToken& special : settings.named) {
+    std::string& text = special.token.content;
+    if (special.name == "bos_token") {
+      chat.bos_token = std::move(text);
+    } else if (special.name == "eos_token") {
+      chat.eos_token = std::move(text);
+    } else {
+      chat.other_tokens.push_back({std::move(special.name), std::move(text)});
     }
   }
+  if (!source) source = std::move(settings.chat_template);
   if (!source) {
     return Error{ErrorKind::kNotFound,
                  fmt::format("[runtime/text] cannot make a chat prompt: found no chat template in {}, expected "

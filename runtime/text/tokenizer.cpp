@@ -5,11 +5,13 @@
 #include "runtime/gguf/model_texts.h"
 #include "runtime/text/added_tokens.h"
 #include "runtime/text/byte_level.h"
+#include "runtime/text/class_stages.h"
 #include "runtime/text/decoder.h"
 #include "runtime/text/model.h"
 #include "runtime/text/normalizer.h"
 #include "runtime/text/post_processor.h"
 #include "runtime/text/pre_tokenizer.h"
+#include "runtime/text/tokenizer_settings.h"
 #include "runtime/text/unicode.h"
 
 namespace lockstep::text {
@@ -23,6 +25,11 @@ struct Parts {
   AddedTokens added;
   PostProcessor post_processor;
   Decoder decoder;
+
+  std::optional<int32_t> id_of(std::string_view token) const {
+    if (const AddedToken* found = added.find(token)) return found->id;
+    return model->vocabulary().id_of(token);
+  }
 };
 
 /// Caches the ids of short pieces during one call, because words repeat.
@@ -54,8 +61,8 @@ class PieceCache {
 /// The stages of a decoder in order.
 class StageChain final : public DecodeStream {
  public:
-  StageChain(const Tokenizer& tokenizer, const Decoder& decoder, SpecialPieces special)
-      : tokenizer_(&tokenizer), special_(special) {
+  StageChain(const Tokenizer& tokenizer, const AddedTokens& added, const Decoder& decoder, SpecialPieces special)
+      : tokenizer_(&tokenizer), added_(&added), special_(special) {
     for (const auto& step : decoder) stages_.push_back(step->open());
   }
 
@@ -69,7 +76,7 @@ class StageChain final : public DecodeStream {
                       "before {}; check that the model and the tokenizer belong together",
                       id, tokenizer_->vocabulary())};
     }
-    if (special_ == SpecialPieces::kSkip && tokenizer_->is_special(id)) return std::string();
+    if (special_ == SpecialPieces::kSkip && is_skipped(*token)) return std::string();
     std::vector<Fragment> fragments;
     fragments.push_back({*std::move(token)});
     LOCKSTEP_TRY_VOID(pass(fragments, 0));
@@ -100,6 +107,12 @@ class StageChain final : public DecodeStream {
     return ok();
   }
 
+  /// As in the tokenizers package, which looks for what a normalizer makes of a special token among special tokens.
+  bool is_skipped(std::string_view piece) const {
+    const AddedToken* added = added_->find(piece);
+    return added != nullptr && added->special;
+  }
+
   static std::string join(const std::vector<Fragment>& fragments) {
     std::string text;
     for (const Fragment& fragment : fragments) text += fragment.text;
@@ -107,6 +120,7 @@ class StageChain final : public DecodeStream {
   }
 
   const Tokenizer* tokenizer_;
+  const AddedTokens* added_;
   SpecialPieces special_;
   std::vector<std::unique_ptr<DecodeStage>> stages_;
   bool finished_ = false;
@@ -144,13 +158,10 @@ class FileTokenizer final : public Tokenizer {
   }
 
   std::unique_ptr<DecodeStream> open_stream(SpecialPieces special) const override {
-    return std::make_unique<StageChain>(*this, parts_.decoder, special);
+    return std::make_unique<StageChain>(*this, parts_.added, parts_.decoder, special);
   }
 
-  std::optional<int32_t> id_of(std::string_view token) const override {
-    if (const AddedToken* added = parts_.added.find(token)) return added->id;
-    return parts_.model->vocabulary().id_of(token);
-  }
+  std::optional<int32_t> id_of(std::string_view token) const override { return parts_.id_of(token); }
 
   std::optional<std::string> token_of(int32_t id) const override {
     if (const AddedToken* added = parts_.added.find(id)) return added->piece;
@@ -237,7 +248,7 @@ std::span<const int32_t> context_of(std::span<const int32_t> ids, const Tokenize
 }
 
 /// `tables` are those of the model if they were read separately from the document.
-Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
+Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables, const TokenizerSettings& settings) {
   Parts parts;
   LOCKSTEP_TRY(const JsonField model, root.at("model"));
   LOCKSTEP_TRY(parts.model, parse_model(model, tables));
@@ -248,18 +259,42 @@ Result<Parts> parse_parts(const JsonField& root, const MergeTables* tables) {
     const auto start_marks = parts.pre_tokenizer ? parts.pre_tokenizer->start_marks() : std::vector<std::string>();
     LOCKSTEP_TRY(parts.normalizer, parse_normalizer(*field, start_marks));
   }
-  if (const auto field = root.find("added_tokens")) {
-    LOCKSTEP_TRY(parts.added, AddedTokens::parse(*field, parts.model->vocabulary(), parts.normalizer.get()));
+  std::vector<AddedToken> added;
+  const auto list = root.find("added_tokens");
+  if (list) {
+    LOCKSTEP_TRY(added, parse_added_tokens(*list));
   }
+  LOCKSTEP_TRY(parts.added, AddedTokens::make(settings.added_tokens(added), settings.splits_special_tokens,
+                                              parts.model->vocabulary(), parts.normalizer.get(), list.value_or(root)));
   if (const auto field = root.find("post_processor")) {
     LOCKSTEP_TRY(parts.post_processor, parse_post_processor(*field));
   }
+  parts.post_processor =
+      class_post_processor(settings, std::move(parts.post_processor), parts.id_of(settings.text_of("bos_token")));
   if (const auto field = root.find("decoder")) {
     LOCKSTEP_TRY(parts.decoder, parse_decoder(*field));
   } else {
     parts.decoder = plain_decoder();
   }
   return parts;
+}
+
+Result<std::unique_ptr<Tokenizer>> parse_with(const TokenizerSettings& settings, std::string_view json,
+                                              std::string_view origin) {
+  const auto make = [&](nlohmann::json& document, const MergeTables* tables) -> Result<std::unique_ptr<Tokenizer>> {
+    LOCKSTEP_TRY_VOID(put_class_stages(settings, document, origin));
+    LOCKSTEP_TRY(Parts parts, parse_parts(JsonField(document, std::string(origin)), tables, settings));
+    return std::make_unique<FileTokenizer>(std::move(parts));
+  };
+  if (auto apart = read_with_tables(json)) {
+    auto made = make(apart->document, apart->tables.empty() ? nullptr : &apart->tables);
+    if (made.has_value()) return made;
+  }  // otherwise a plain parse reports the error and its place
+  auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) {
+    return JsonField(document, std::string(origin)).invalid("text that is not JSON", "a tokenizer as JSON");
+  }
+  return make(document, nullptr);
 }
 
 }  // namespace
@@ -270,16 +305,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, SpecialTok
 }
 
 Result<std::unique_ptr<Tokenizer>> parse_tokenizer(std::string_view json, std::string_view origin) {
-  if (const auto apart = read_with_tables(json)) {
-    Result<Parts> parts =
-        parse_parts(JsonField(apart->document, std::string(origin)), apart->tables.empty() ? nullptr : &apart->tables);
-    if (parts.has_value()) return std::make_unique<FileTokenizer>(std::move(parts).assume_value());
-  }  // otherwise a plain parse reports the error and its place
-  const auto document = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  const JsonField root(document, std::string(origin));
-  if (document.is_discarded()) return root.invalid("text that is not JSON", "a tokenizer as JSON");
-  LOCKSTEP_TRY(Parts parts, parse_parts(root, nullptr));
-  return std::make_unique<FileTokenizer>(std::move(parts));
+  return parse_with({}, json, origin);
 }
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, SpecialPieces special)
@@ -330,7 +356,11 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& d
                              "tokenizer of the model; check the directory",
                              path.string())};
   }
-  return parse_tokenizer(*content, path.string());
+  TokenizerSettings settings;
+  if (!gguf::is_inside(path)) {
+    LOCKSTEP_TRY(settings, read_tokenizer_settings(directory));
+  }
+  return parse_with(settings, *content, path.string());
 }
 
 }  // namespace lockstep::text

@@ -58,8 +58,9 @@ class Tokenizer {
   virtual int32_t vocabulary() const = 0;
 };
 
-/// Reads `directory`/tokenizer.json; `directory` may be a GGUF file. Fails with `kNotFound`, `kInvalidArgument`
-/// (damaged, naming the key) or `kUnsupported` (naming an unknown component and the known ones).
+/// Reads `directory`/tokenizer.json with the settings beside it, as transformers' AutoTokenizer does
+/// (tokenizer_settings.h); `directory` may be a GGUF file. Fails with `kNotFound`, `kInvalidArgument` (damaged, naming the
+/// file and the key) or `kUnsupported` (naming an unknown component and the known ones).
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
 
 /// Parses the text of a tokenizer.json; `origin` names it in messages.

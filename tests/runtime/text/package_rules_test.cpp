@@ -81,7 +81,7 @@ TEST(AddedTokenRules, RefuseANumberThatATokenOfTheVocabularyHas) {
   json["added_tokens"] = {added("<x>"), added("<y>")};
   const Error error = error_of(json);
   EXPECT_EQ(error.kind, ErrorKind::kInvalidArgument);
-  EXPECT_THAT(error.message, HasSubstr("added_tokens[0]: found the id 4 for \"<x>\", which \"d\" has"));
+  EXPECT_THAT(error.message, HasSubstr("added_tokens: found the id 4 for \"<x>\", which \"d\" has"));
 }
 
 Json template_of(const std::vector<const char*>& parts) {

@@ -1,0 +1,44 @@
+// The files of a model beside its tokenizer.json, as transformers 5.24 reads them: tokenizer_config.json,
+// special_tokens_map.json, added_tokens.json, and of config.json what chooses the class. Source: AutoTokenizer and
+// PreTrainedTokenizerBase._from_pretrained.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.h"
+#include "runtime/text/added_tokens.h"
+#include "runtime/text/tokenizer_classes.h"
+
+namespace lockstep::text {
+
+struct SpecialToken {
+  std::string name;  // "bos_token"
+  AddedToken token;
+};
+
+struct TokenizerSettings {
+  const TokenizerClass* tokenizer_class = nullptr;  // null: the stages of tokenizer.json
+  bool adds_prefix = false;                         // the last two are for the class's stages
+  bool legacy = false;
+  bool splits_special_tokens = false;             // special tokens in a text are not found
+  std::vector<SpecialToken> named;                // bos_token, eos_token, …
+  std::vector<AddedToken> extra;                  // special tokens without a name
+  std::optional<std::vector<AddedToken>> listed;  // added_tokens_decoder, in the order of ids
+  std::vector<AddedToken> older;                  // of added_tokens.json, if there is no such list
+  std::optional<std::string> chat_template;
+
+  /// The text of a named special token; "" when there is none.
+  std::string text_of(std::string_view name) const;
+
+  /// The added tokens of the tokenizer, in the order in which they get ids; `of_file`: those of tokenizer.json.
+  std::vector<AddedToken> added_tokens(const std::vector<AddedToken>& of_file) const;
+};
+
+/// `directory` may be a GGUF file, which has no class. Missing files are empty. Fails with `kInvalidArgument`, naming
+/// the key. @blocking (disk)
+Result<TokenizerSettings> read_tokenizer_settings(const std::filesystem::path& directory);
+
+}  // namespace lockstep::text
