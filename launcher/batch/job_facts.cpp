@@ -43,7 +43,7 @@ Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory,
   std::vector<Fact> facts;
   for (const char* name : {"config.json", "generation_config.json", "quantize_config.json", "quant_config.json",
                            "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "added_tokens.json", "chat_template.jinja"}) {
+                           "added_tokens.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja"}) {
     LOCKSTEP_TRY(std::string hash, hash_of(directory / name));
     facts.push_back({fmt::format("model's {}", name), std::move(hash)});
   }

@@ -164,6 +164,25 @@ class JinjaChatTemplate final : public ChatTemplate {
   std::string source_;
 };
 
+/// Whether the JSON object `json`, if it has text, has a member `name` that is not null.
+Result<bool> has_variable(std::string_view json, std::string_view name) {
+  jinja::Dict variables;
+  LOCKSTEP_TRY_VOID(set_all(variables, json, "the chat template's variables"));
+  const jinja::Value* found = variables.find(name);
+  return found != nullptr && !found->is_none();
+}
+
+std::optional<std::string> find_template(const TokenizerSettings& settings, const std::string& name) {
+  const auto entry = settings.chat_templates.find(name);
+  return entry == settings.chat_templates.end() ? std::nullopt : std::optional(entry->second);
+}
+
+Result<ModelTemplate> parse_template(std::string source) {
+  ModelTemplate made{.source = std::move(source)};
+  LOCKSTEP_TRY(made.parsed, parse_chat_template(made.source));
+  return made;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source) {
@@ -172,9 +191,25 @@ Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view sourc
 }
 
 Result<ModelChat> load_chat(const std::filesystem::path& directory) {
-  ModelChat chat;
-  LOCKSTEP_TRY(std::optional<std::string> source, gguf::read_model_text(directory / "chat_template.jinja"));
   LOCKSTEP_TRY(TokenizerSettings settings, read_tokenizer_settings(directory));
+  LOCKSTEP_TRY(auto usual, gguf::read_model_text(directory / "chat_template.jinja"));
+  LOCKSTEP_TRY(auto with_tools, gguf::read_model_text(directory / "additional_chat_templates" / "tool_use.jinja"));
+  if (!usual && !with_tools) {
+    usual = find_template(settings, "default");
+    with_tools = find_template(settings, "tool_use");
+  }
+  if (!usual) {
+    return Error{ErrorKind::kNotFound,
+                 fmt::format("[runtime/text] cannot make a chat prompt: found no chat template in {}, expected "
+                             "chat_template.jinja or chat_template in tokenizer_config.json; give the prompt as plain "
+                             "text",
+                             directory.string())};
+  }
+  ModelChat chat;
+  LOCKSTEP_TRY(chat.usual, parse_template(*std::move(usual)));
+  if (with_tools) {
+    LOCKSTEP_TRY(chat.with_tools, parse_template(*std::move(with_tools)));
+  }
   for (SpecialToken& special : settings.named) {
     std::string& text = special.token.content;
     if (special.name == "bos_token") {
@@ -185,16 +220,6 @@ Result<ModelChat> load_chat(const std::filesystem::path& directory) {
       chat.other_tokens.push_back({std::move(special.name), std::move(text)});
     }
   }
-  if (!source) source = std::move(settings.chat_template);
-  if (!source) {
-    return Error{ErrorKind::kNotFound,
-                 fmt::format("[runtime/text] cannot make a chat prompt: found no chat template in {}, expected "
-                             "chat_template.jinja or chat_template in tokenizer_config.json; give the prompt as plain "
-                             "text",
-                             directory.string())};
-  }
-  LOCKSTEP_TRY(chat.chat_template, parse_chat_template(*source));
-  chat.source = *std::move(source);
   return chat;
 }
 
@@ -203,7 +228,8 @@ Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message
   if (options.eos_token.empty()) options.eos_token = chat.eos_token;
   if (options.other_tokens.empty()) options.other_tokens = chat.other_tokens;
   if (!options.now) options.now = local_time();
-  return chat.chat_template->render(messages, options);
+  LOCKSTEP_TRY(const bool has_tools, has_variable(options.variables_json, "tools"));
+  return chat.template_for(has_tools).parsed->render(messages, options);
 }
 
 }  // namespace lockstep::text

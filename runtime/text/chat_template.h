@@ -58,18 +58,31 @@ class ChatTemplate {
 /// Fails with `kUnsupported` or `kInvalidArgument`, naming the template's line.
 Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view source);
 
-/// The template of a model (chat_template.jinja, or `chat_template` of tokenizer_config.json), with the texts of its
-/// special tokens; `directory` may be a GGUF file. Fails with `kNotFound` when the model has none.
+struct ModelTemplate {
+  std::unique_ptr<ChatTemplate> parsed;
+  std::string source;
+};
+
+/// The templates of a model, with the texts of its special tokens.
 struct ModelChat {
-  std::unique_ptr<ChatTemplate> chat_template;
+  ModelTemplate usual;
+  ModelTemplate with_tools;  // without one, the usual template takes the tools
   std::string bos_token;
   std::string eos_token;
   std::vector<NamedToken> other_tokens = {};
-  std::string source = {};  // of the template
+
+  const ModelTemplate& template_for(bool has_tools) const {
+    return has_tools && with_tools.parsed ? with_tools : usual;
+  }
 };
+
+/// Reads chat_template.jinja and additional_chat_templates/tool_use.jinja or, without these, the templates "default"
+/// and "tool_use" of tokenizer_config.json; `directory` may be a GGUF file. Fails with `kNotFound` when the model has
+/// no usual template.
 Result<ModelChat> load_chat(const std::filesystem::path& directory);
 
-/// The prompt's text with the model's special tokens, and the local time where `options` has none. The text contains
+/// The prompt's text with the model's special tokens, and the local time where `options` has none. The template is the
+/// one for tools if the variables have `tools`. The text contains
 /// every special token: encode it with `SpecialTokens::kOmit`.
 Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message>& messages, ChatOptions options);
 

@@ -174,23 +174,29 @@ Result<std::vector<AddedToken>> older_tokens(const JsonField& object, const std:
   return tokens;
 }
 
-/// `chat_template`: a text, or a list of named ones with "default".
-Result<std::optional<std::string>> configured_template(const JsonField& config) {
+/// `chat_template`: a text, or several by name: a list of {"name": …, "template": …}, or an object.
+Result<std::map<std::string, std::string>> configured_templates(const JsonField& config) {
+  std::map<std::string, std::string> templates;
   const auto field = config.find("chat_template");
-  if (!field) return std::optional<std::string>();
+  if (!field) return templates;
   if (field->value().is_string()) {
-    LOCKSTEP_TRY(std::string source, field->string());
-    return std::optional(std::move(source));
+    LOCKSTEP_TRY(templates["default"], field->string());
+    return templates;
+  }
+  if (field->value().is_object()) {
+    for (const auto& [name, value] : field->value().items()) {
+      LOCKSTEP_TRY(const JsonField source, field->at(name));
+      LOCKSTEP_TRY(templates[name], source.string());
+    }
+    return templates;
   }
   LOCKSTEP_TRY(const auto choices, field->elements());
   for (const JsonField& choice : choices) {
     LOCKSTEP_TRY(const std::string name, choice.string_or("name", ""));
-    if (name != "default") continue;
     LOCKSTEP_TRY(const JsonField source, choice.at("template"));
-    LOCKSTEP_TRY(std::string text, source.string());
-    return std::optional(std::move(text));
+    LOCKSTEP_TRY(templates[name], source.string());
   }
-  return std::optional<std::string>();
+  return templates;
 }
 
 std::string_view without_fast(std::string_view name) {
@@ -290,7 +296,7 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::filesystem::path& d
     LOCKSTEP_TRY(settings.legacy, config.boolean_or("legacy", false));
   }
   LOCKSTEP_TRY(settings.splits_special_tokens, config.boolean_or("split_special_tokens", false));
-  LOCKSTEP_TRY(settings.chat_template, configured_template(config));
+  LOCKSTEP_TRY(settings.chat_templates, configured_templates(config));
   LOCKSTEP_TRY_VOID(read_named(document, /*is_config=*/true, named));
   LOCKSTEP_TRY(Extra extra, read_extra(document, "extra_special_tokens", named));
   LOCKSTEP_TRY(Extra older_extra, read_extra(document, "additional_special_tokens", named));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,12 +24,12 @@ struct TokenizerSettings {
   const TokenizerClass* tokenizer_class = nullptr;  // null: the stages of tokenizer.json
   bool adds_prefix = false;                         // the last two are for the class's stages
   bool legacy = false;
-  bool splits_special_tokens = false;             // special tokens in a text are not found
-  std::vector<SpecialToken> named;                // bos_token, eos_token, …
-  std::vector<AddedToken> extra;                  // special tokens without a name
-  std::optional<std::vector<AddedToken>> listed;  // added_tokens_decoder, in the order of ids
-  std::vector<AddedToken> older;                  // of added_tokens.json, if there is no such list
-  std::optional<std::string> chat_template;
+  bool splits_special_tokens = false;                 // special tokens in a text are not found
+  std::vector<SpecialToken> named;                    // bos_token, eos_token, …
+  std::vector<AddedToken> extra;                      // special tokens without a name
+  std::optional<std::vector<AddedToken>> listed;      // added_tokens_decoder, in the order of ids
+  std::vector<AddedToken> older;                      // of added_tokens.json, if there is no such list
+  std::map<std::string, std::string> chat_templates;  // by name; a single one is "default"
 
   /// The text of a named special token; "" when there is none.
   std::string text_of(std::string_view name) const;

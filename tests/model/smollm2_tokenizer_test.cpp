@@ -20,7 +20,7 @@ TEST(SmolLm2Tokenizer, EncodesAndDecodesLikeTheTokenizersPackage) {
 TEST(SmolLm2Chat, PutsTheSystemMessageInFrontAndAsksForAnAnswer) {
   const auto chat = load_chat(kModel);
   ASSERT_TRUE(chat.has_value()) << chat.error().message;
-  EXPECT_EQ(chat.value().chat_template->render({{"user", "Hi"}}, {.eos_token = chat.value().eos_token}).value(),
+  EXPECT_EQ(chat.value().usual.parsed->render({{"user", "Hi"}}, {.eos_token = chat.value().eos_token}).value(),
             "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }

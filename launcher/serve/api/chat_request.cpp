@@ -62,12 +62,13 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
   }
   if (request.messages.empty()) return invalid_field("messages", "messages: found none, expected at least one");
   std::vector<text::Message> messages = request.messages;
-  if (chat->source.find("developer") == std::string::npos) {
+  const std::string& source = chat->template_for(offers_tools(request)).source;
+  if (source.find("developer") == std::string::npos) {
     for (text::Message& message : messages) {
       if (message.role == "developer") message.role = "system";
     }
   }
-  if (offers_tools(request) && chat->source.find("tools") == std::string::npos) {
+  if (offers_tools(request) && source.find("tools") == std::string::npos) {
     describe_tools(messages, request.tools);
   }
   fit_call_ids(messages, context.text->format());
@@ -131,7 +132,7 @@ ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& con
 ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
                              Generation& generation) {
   LOCKSTEP_TRY(std::string text, render(request, context));
-  OutputFormat format = detect_format(context.text->chat()->source, text);
+  OutputFormat format = detect_format(context.text->chat()->template_for(offers_tools(request)).source, text);
   if (offers_tools(request) && format.tools.empty()) {
     return invalid_field("tools", "tools: this model's chat template shows no format for tool calls; omit them");
   }

@@ -38,7 +38,9 @@ bool takes_user_after_result(const text::ModelChat& chat) {
   constexpr const char* kResult = R"({"tool_call_id": "call00000", "name": "f"})";
   const std::vector<text::Message> messages = {
       {"user", "a"}, {"assistant", "", kCall}, {"tool", "b", kResult}, {"user", "c"}};
-  return text::render_chat(chat, messages, {}).has_value();
+  text::ChatOptions options;
+  if (chat.with_tools.parsed) options.variables_json = R"({"tools": []})";
+  return text::render_chat(chat, messages, std::move(options)).has_value();
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::
 ModelText::ModelText(std::unique_ptr<text::Tokenizer> tokenizer, std::optional<text::ModelChat> chat, ModelFacts facts)
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), facts_(std::move(facts)) {
   if (!chat_) return;
-  format_ = detect_format(chat_->source, generation_prompt(*chat_));
+  format_ = detect_format(chat_->template_for(/*has_tools=*/true).source, generation_prompt(*chat_));
   shows_user_after_result_ = takes_user_after_result(*chat_);
 }
 

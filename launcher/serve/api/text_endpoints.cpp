@@ -90,7 +90,7 @@ HttpResponse tokenizer_info(const ReadContext& context) {
                     {"eos_token_id", text.facts().end_ids},
                     {"vocab_size", context.vocabulary},
                     {"model_max_length", context.capacity},
-                    {"chat_template", text_or_null(chat != nullptr ? chat->source : std::string())}});
+                    {"chat_template", text_or_null(chat != nullptr ? chat->usual.source : std::string())}});
 }
 
 HttpResponse models(const ReadContext& context, int64_t since, std::optional<std::string_view> id) {

@@ -229,7 +229,7 @@ TEST(LoadChat, ReadsTheTemplateAndTheTokensOfTheTokenizersConfiguration) {
   ASSERT_TRUE(chat.has_value()) << chat.error().message;
   EXPECT_EQ(chat.value().bos_token, "<b>");
   EXPECT_EQ(chat.value().eos_token, "<e>");
-  EXPECT_EQ(chat.value().chat_template->render(kChat, {.bos_token = chat.value().bos_token}).value(), "<b>!");
+  EXPECT_EQ(chat.value().usual.parsed->render(kChat, {.bos_token = chat.value().bos_token}).value(), "<b>!");
   ASSERT_EQ(chat.value().other_tokens.size(), 1u);
   EXPECT_EQ(chat.value().other_tokens[0].name, "pad_token");
   EXPECT_EQ(chat.value().other_tokens[0].text, "<p>");
@@ -241,9 +241,32 @@ TEST(LoadChat, PrefersTheFileAndTakesTheDefaultOfAList) {
   const ModelDirectory model;
   model.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "tools"},
                                                              {"name": "default", "template": "listed"}]})");
-  EXPECT_EQ(load_chat(model.path()).value().chat_template->render(kChat, {}).value(), "listed");
+  EXPECT_EQ(render_chat(load_chat(model.path()).value(), kChat, {}).value(), "listed");
   model.write("chat_template.jinja", "from the file\n");
-  EXPECT_EQ(load_chat(model.path()).value().chat_template->render(kChat, {}).value(), "from the file");
+  EXPECT_EQ(render_chat(load_chat(model.path()).value(), kChat, {}).value(), "from the file");
+}
+
+TEST(LoadChat, ToolsHaveTheirTemplate) {
+  const ModelDirectory model;
+  const auto render = [&](const std::string& variables) {
+    const auto chat = load_chat(model.path());
+    EXPECT_TRUE(chat.has_value()) << chat.error().message;
+    return render_chat(chat.value(), kChat, {.variables_json = variables}).value();
+  };
+  const std::string tools = R"({"tools": [{"name": "f"}]})";
+  model.write("tokenizer_config.json", R"({"chat_template": [{"name": "tool_use", "template": "{{ tools[0].name }}"},
+                                                             {"name": "default", "template": "usual"}]})");
+  EXPECT_EQ(render(tools), "f");
+  EXPECT_EQ(render(R"({"tools": null})"), "usual");
+  EXPECT_EQ(render(""), "usual");
+  model.write("tokenizer_config.json", R"({"chat_template": {"tool_use": "tools", "default": "usual"}})");
+  EXPECT_EQ(render(tools), "tools");
+  model.write("chat_template.jinja", "file");  // replaces all of tokenizer_config.json
+  EXPECT_EQ(render(tools), "file");
+  std::filesystem::create_directory(model.path() / "additional_chat_templates");
+  model.write("additional_chat_templates/tool_use.jinja", "tools' file");
+  EXPECT_EQ(render(tools), "tools' file");
+  EXPECT_EQ(render(""), "file");
 }
 
 TEST(LoadChat, SaysWhenAModelHasNone) {

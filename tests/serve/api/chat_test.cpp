@@ -245,6 +245,21 @@ TEST_F(LongChat, AllowsEitherACallOrTheFormat) {
   EXPECT_EQ(constraint["elements"][0], Document({{"type", "any_json"}}));
 }
 
+TEST_F(LongChat, TakesTheTemplateForToolsWhereThereAreSome) {
+  const Document templates =
+      Document::array({{{"name", "default"}, {"template", "<|turn|>{{ messages[0].content }}"}},
+                       {{"name", "tool_use"}, {"template", "{# <tool_call> #}<|turn|>{{ tools[0].function.name }}"}}});
+  write_file("tokenizer_config.json", Document{{"chat_template", templates}}.dump());
+  restart();
+  chat({{"messages", user_says("a")}});
+  chat({{"messages", user_says("a")}, {"tools", kTools}});
+  chat({{"messages", user_says("a")}, {"tools", kTools}, {"tool_choice", "none"}});
+  ASSERT_EQ(engine_.calls.size(), 3u);
+  EXPECT_EQ(prompt_of(*engine_.calls[0]), "<|turn|>a");
+  EXPECT_EQ(prompt_of(*engine_.calls[1]), "<|turn|>get_weather");
+  EXPECT_EQ(prompt_of(*engine_.calls[2]), "<|turn|>a");
+}
+
 TEST_F(LongChat, GivesReasoningApartFromTheContent) {
   write_file("chat_template.jinja",
              "{% for m in messages %}<|turn|>{{ m.role }}:{{ m.content }}{% endfor %}"
