@@ -256,7 +256,7 @@ TEST_F(LongChat, TakesTheTemplateForToolsWhereThereAreSome) {
   chat({{"messages", user_says("a")}, {"tools", kTools}, {"tool_choice", "none"}});
   ASSERT_EQ(engine_.calls.size(), 3u);
   EXPECT_EQ(prompt_of(*engine_.calls[0]), "<|turn|>a");
-  EXPECT_EQ(prompt_of(*engine_.calls[1]), "<|turn|>get_weather");
+  EXPECT_EQ(prompt_of(*engine_.calls[1]), "<|turn|>add");
   EXPECT_EQ(prompt_of(*engine_.calls[2]), "<|turn|>a");
 }
 
