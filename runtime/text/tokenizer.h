@@ -59,8 +59,8 @@ class Tokenizer {
 };
 
 /// Reads `directory`/tokenizer.json with the settings beside it, as transformers' AutoTokenizer does
-/// (tokenizer_settings.h); `directory` may be a GGUF file. Fails with `kNotFound`, `kInvalidArgument` (damaged, naming the
-/// file and the key) or `kUnsupported` (naming an unknown component and the known ones).
+/// (tokenizer_settings.h); `directory` may be a GGUF file. Fails with `kNotFound`, `kInvalidArgument` (damaged, naming
+/// the file and the key) or `kUnsupported` (naming an unknown component and the known ones).
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory);
 
 /// Parses the text of a tokenizer.json; `origin` names it in messages.
