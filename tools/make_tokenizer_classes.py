@@ -5,7 +5,7 @@ runtime/text/tokenizer_classes.cpp.
   python tools/make_tokenizer_classes.py
 
 Needs the imported packages of tools/requirements.txt; run it after changing the version of transformers, and
-tests/python/tokenizer_class_test.py after it.
+tools/make_tokenizer_settings_goldens.py after it.
 """
 
 import inspect
@@ -51,7 +51,7 @@ def post_processor_of(tokenizer_class):
 
 
 def default_tokens(tokenizer_class):
-    """Named special tokens that it has without any settings; of those that its code adds, too."""
+    """The named special tokens that it has without any settings."""
     parameters = inspect.signature(tokenizer_class.__init__).parameters.values()
     return {p.name: p.default for p in parameters if p.name.endswith("_token") and isinstance(p.default, str)}
 
@@ -107,8 +107,8 @@ def registered_rows():
     for model_type, name in sorted(auto.TOKENIZER_MAPPING_NAMES.items()):
         if model_type in text_models and name in ("TokenizersBackend", "MistralCommonBackend", *CLASSES):
             kept = name if name in CLASSES else ""
-            counts = model_type in auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
-            yield f'    {{"{model_type}", "{kept}", {flag(counts)}}},\n'
+            prevails = model_type in auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS
+            yield f'    {{"{model_type}", "{kept}", {flag(prevails)}}},\n'
 
 
 def main():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Records what AutoTokenizer of transformers makes of small tokenizers with settings beside them (tokenizer_config.json,
-special_tokens_map.json, added_tokens.json, config.json): tests/runtime/text/goldens/settings.json.
+"""Records what transformers' AutoTokenizer makes of small tokenizers with settings beside them
+(tokenizer_config.json, special_tokens_map.json, added_tokens.json, config.json):
+tests/runtime/text/goldens/settings.json.
 
   python tools/make_tokenizer_settings_goldens.py
 
@@ -21,11 +22,12 @@ import transformers  # noqa: E402
 
 GOLDENS = ROOT / "tests" / "runtime" / "text" / "goldens"
 STYLES = ("llama2", "mistral", "gemma", "gpt2", "smollm", "qwen2", "llama3")
-TEXTS = ["Hello, world! 123 4567", "<s>user\n Hi</s>\nyou  <|im_start|> the fox<x> é e\u0301", " [INST] don't ▁a</s><|im_end|> x"]
+TEXTS = ["Hello, world! 123 4567", "<s>user\n Hi</s>\nyou  <|im_start|> the fox<x> é e\u0301",
+         " [INST] don't ▁a</s><|im_end|> x"]  # fmt: skip
 TOKENS = ["<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "<x>", "the", " fox", "<pad>", "INST"]
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
-MODEL_TYPES = ("llama", "exaone4", "gpt_oss", "mistral", "phi3", "granite", "qwen2", "qwen3", "qwen3_5_text", "gemma3_text",
-               "gpt2", "gpt_neox", "olmoe", "phi", "starcoder2", "cohere2")  # fmt: skip
+MODEL_TYPES = ("llama", "exaone4", "gpt_oss", "mistral", "phi3", "granite", "qwen2", "qwen3", "qwen3_5_text",
+               "gemma3_text", "gpt2", "gpt_neox", "olmoe", "phi", "starcoder2", "cohere2")  # fmt: skip
 CLASSES = ("LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer", "GPT2Tokenizer", "GPTNeoXTokenizerFast",
            "GemmaTokenizer", "Qwen2Tokenizer", "CohereTokenizerFast", "CodeGenTokenizer", "PreTrainedTokenizerFast",
            "BloomTokenizerFast")  # fmt: skip
@@ -33,10 +35,10 @@ LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "tokeniz
 PLAIN = {"content": "", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
-def case(style, model_type, config, added=None, **files):
+def case(style, model_type, config, of_file=None, **files):
     files = {"config.json": {"model_type": model_type}, "tokenizer_config.json": config,
              **{f"{name}.json": content for name, content in files.items()}}  # fmt: skip
-    return {"tokenizer": style, "added_tokens": added,
+    return {"tokenizer": style, "added_tokens": of_file,
             "files": {name: content for name, content in files.items() if content is not None}}  # fmt: skip
 
 
@@ -49,7 +51,8 @@ def published():
     yield case("llama2", "mistral", LLAMA)  # the stages of the file
     yield case("llama2", "phi3", {**LLAMA, "tokenizer_class": "LlamaTokenizerFast"})
     yield case("llama3", "llama", {**LLAMA, "tokenizer_class": "LlamaTokenizerFast"})  # byte-level: those of the file
-    yield case("smollm", "llama", {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|im_start|>", "add_prefix_space": True})
+    gpt2 = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|im_start|>", "add_prefix_space": True}
+    yield case("smollm", "llama", gpt2)
     yield case("qwen2", "qwen2", {"tokenizer_class": "LlamaTokenizerFast", "add_prefix_space": True})
     yield case("smollm", "qwen3", None)
     yield case("llama2", "gemma3_text", None)
@@ -61,14 +64,16 @@ def published():
     yield case("llama2", "mistral", {"added_tokens_decoder": listed, "pad_token": "<pad>", "image_token": "<x>"})
     yield case("llama2", "llama", {**LLAMA, "added_tokens_decoder": listed})
     older = {"additional_special_tokens": ["<|im_start|>"], "bos_token": {**changed[1]}, "eos_token": None}
-    yield case("gpt2", "gpt2", {"additional_special_tokens": []}, special_tokens_map=older, added_tokens={"<x>": 430, "the": 431})
+    added = {"<x>": 430, "the": 431}
+    yield case("gpt2", "gpt2", {"additional_special_tokens": []}, special_tokens_map=older, added_tokens=added)
     extra = {"additional_special_tokens": ["<|im_start|>", "<x>"], "extra_special_tokens": {"video_token": " fox"}}
     yield case("qwen2", "qwen3", extra)
     yield case("qwen2", "cohere2", {**extra, "added_tokens_decoder": {"420": {**changed[3], "special": False}}})
 
 
 def some_token(rng):
-    return {"content": rng.choice(TOKENS), **{flag: rng.random() < 0.2 for flag in FLAGS}, "special": rng.random() < 0.6}
+    flags = {flag: rng.random() < 0.2 for flag in FLAGS}
+    return {"content": rng.choice(TOKENS), **flags, "special": rng.random() < 0.6}
 
 
 def some_names(rng, names, chance):
@@ -82,7 +87,8 @@ def some_names(rng, names, chance):
 
 def some_config(rng, added):
     config = some_names(rng, ["bos_token", "eos_token", "unk_token", "pad_token", "mask_token", "image_token"], 0.4)
-    for key, chance in (("tokenizer_class", 0.8), ("add_prefix_space", 0.3), ("legacy", 0.3), ("split_special_tokens", 0.1)):
+    chances = {"tokenizer_class": 0.8, "add_prefix_space": 0.3, "legacy": 0.3, "split_special_tokens": 0.1}
+    for key, chance in chances.items():
         if rng.random() < chance:
             config[key] = rng.choice(CLASSES) if key == "tokenizer_class" else rng.random() < 0.5
     for key in ("additional_special_tokens", "extra_special_tokens"):
@@ -129,13 +135,15 @@ def record(one, directory):
         one["texts"] = []
         for text in TEXTS:
             ids = loaded(text)["input_ids"]
-            decoded = [loaded.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False) for skip in (False, True)]
-            one["texts"].append({"text": text, "ids": ids, "plain": loaded(text, add_special_tokens=False)["input_ids"],
-                                 "decoded": decoded[0], "skipped": decoded[1]})  # fmt: skip
+            one["texts"].append({
+                "text": text, "ids": ids, "plain": loaded(text, add_special_tokens=False)["input_ids"],
+                "decoded": loaded.decode(ids, clean_up_tokenization_spaces=False),
+                "skipped": loaded.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False),
+            })  # fmt: skip
     except Exception as error:
-        if "not found in the vocabulary" in str(error):  # the unknown token of some random settings
-            return False
-        raise
+        if "not found in the vocabulary" not in str(error):
+            raise
+        return False  # the unknown token of some random settings
     return True
 
 
