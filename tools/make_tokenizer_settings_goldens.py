@@ -66,6 +66,12 @@ def published():
     older = {"additional_special_tokens": ["<|im_start|>"], "bos_token": {**changed[1]}, "eos_token": None}
     added = {"<x>": 430, "the": 431}
     yield case("gpt2", "gpt2", {"additional_special_tokens": []}, special_tokens_map=older, added_tokens=added)
+    added = {"<x>": 430, "<s>": 1}
+    yield case("llama2", "mistral", {}, added_tokens=added, special_tokens_map={**older, "pad_token": "<pad>"})
+    listed = {"2": {**PLAIN, "content": "</s>"}, "430": {**PLAIN, "content": "<x>", "special": False}}
+    of_file = [{**PLAIN, "id": 2, "content": "</s>", "normalized": True}]
+    yield case("llama2", "mistral", {"pad_token": "<x>", "added_tokens_decoder": listed}, of_file)
+    yield case("gpt2", "exaone4", {"tokenizer_class": "GemmaTokenizer", "unk_token": "!"})
     extra = {"additional_special_tokens": ["<|im_start|>", "<x>"], "extra_special_tokens": {"video_token": " fox"}}
     yield case("qwen2", "qwen3", extra)
     yield case("qwen2", "cohere2", {**extra, "added_tokens_decoder": {"420": {**changed[3], "special": False}}})
