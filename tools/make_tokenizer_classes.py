@@ -99,7 +99,9 @@ def class_row(name):
         "adds_named_again": flag(loses_settings(tokenizer_class, "eos_token")),
         "adds_extra_again": flag(loses_settings(tokenizer_class, "extra_special_tokens")),
     }  # fmt: skip
-    return "    {" + ",\n     ".join(f".{key} = {value}" for key, value in fields.items()) + "},\n"
+    usual = ('""', "false", "ClassPostProcessor::kOfFile")  # the defaults of the struct
+    shown = [f".{key} = {value}" for key, value in fields.items() if value not in usual]
+    return "    {" + ",\n     ".join(shown) + "},\n"
 
 
 def registered_rows():

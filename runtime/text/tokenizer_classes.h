@@ -15,16 +15,16 @@ struct TokenizerClass {
   /// JSON: {"model": {…}, "normalizer": …, "pre_tokenizer": …, "decoder": …}; of the model, what is not in the file.
   std::string_view stages;
   /// JSON, or empty: what differs with the setting `add_prefix_space`, and with `legacy` besides.
-  std::string_view with_prefix;
-  std::string_view with_legacy_prefix;
+  std::string_view with_prefix = {};
+  std::string_view with_legacy_prefix = {};
   /// JSON: named special tokens without any settings, {"bos_token": "<s>", …}.
   std::string_view special_tokens;
-  ClassPostProcessor post_processor;
-  bool adds_prefix;       // `add_prefix_space` where it is not set
-  bool names_unknown;     // the setting `unk_token` is the model's unknown token
-  bool lists_defaults;    // defaults with unusual names are extra special tokens where no others are listed
-  bool adds_named_again;  // named special tokens lose the settings that the files give them
-  bool adds_extra_again;  // the others lose them
+  ClassPostProcessor post_processor = ClassPostProcessor::kOfFile;
+  bool adds_prefix = false;       // `add_prefix_space` where it is not set
+  bool names_unknown = false;     // the setting `unk_token` is the model's unknown token
+  bool lists_defaults = false;    // defaults with unusual names are extra special tokens where no others are listed
+  bool adds_named_again = false;  // named special tokens lose the settings that the files give them
+  bool adds_extra_again = false;  // the others lose them
 };
 
 std::span<const TokenizerClass> tokenizer_classes();
