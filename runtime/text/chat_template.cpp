@@ -172,15 +172,21 @@ Result<bool> has_variable(std::string_view json, std::string_view name) {
   return found != nullptr && !found->is_none();
 }
 
+/// In place of a template that cannot be parsed: chats that do not need it go on.
+class UnusableTemplate final : public ChatTemplate {
+ public:
+  explicit UnusableTemplate(Error why) : why_(std::move(why)) {}
+  Result<std::string> render(const std::vector<Message>& /*messages*/, const ChatOptions& /*options*/) const override {
+    return why_;
+  }
+
+ private:
+  Error why_;
+};
+
 std::optional<std::string> find_template(const TokenizerSettings& settings, const std::string& name) {
   const auto entry = settings.chat_templates.find(name);
   return entry == settings.chat_templates.end() ? std::nullopt : std::optional(entry->second);
-}
-
-Result<ModelTemplate> parse_template(std::string source) {
-  ModelTemplate made{.source = std::move(source)};
-  LOCKSTEP_TRY(made.parsed, parse_chat_template(made.source));
-  return made;
 }
 
 }  // namespace
@@ -206,9 +212,13 @@ Result<ModelChat> load_chat(const std::filesystem::path& directory) {
                              directory.string())};
   }
   ModelChat chat;
-  LOCKSTEP_TRY(chat.usual, parse_template(*std::move(usual)));
+  LOCKSTEP_TRY(chat.usual.parsed, parse_chat_template(*usual));
+  chat.usual.source = *std::move(usual);
   if (with_tools) {
-    LOCKSTEP_TRY(chat.with_tools, parse_template(*std::move(with_tools)));
+    auto parsed = parse_chat_template(*with_tools);
+    chat.with_tools.parsed = parsed.has_value() ? std::move(parsed).assume_value()
+                                                : std::make_unique<UnusableTemplate>(std::move(parsed).assume_error());
+    chat.with_tools.source = *std::move(with_tools);
   }
   for (SpecialToken& special : settings.named) {
     std::string& text = special.token.content;

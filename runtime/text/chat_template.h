@@ -78,12 +78,12 @@ struct ModelChat {
 
 /// Reads chat_template.jinja and additional_chat_templates/tool_use.jinja or, without these, the templates "default"
 /// and "tool_use" of tokenizer_config.json; `directory` may be a GGUF file. Fails with `kNotFound` when the model has
-/// no usual template.
+/// no usual template, and as `parse_chat_template` for that one; for the other, `render` fails so.
 Result<ModelChat> load_chat(const std::filesystem::path& directory);
 
 /// The prompt's text with the model's special tokens, and the local time where `options` has none. The template is the
-/// one for tools if the variables have `tools`. The text contains
-/// every special token: encode it with `SpecialTokens::kOmit`.
+/// one for tools if the variables have `tools`. The text contains every special token: encode it with
+/// `SpecialTokens::kOmit`.
 Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message>& messages, ChatOptions options);
 
 }  // namespace lockstep::text

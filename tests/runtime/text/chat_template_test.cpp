@@ -267,6 +267,11 @@ TEST(LoadChat, ToolsHaveTheirTemplate) {
   model.write("additional_chat_templates/tool_use.jinja", "tools' file");
   EXPECT_EQ(render(tools), "tools' file");
   EXPECT_EQ(render(""), "file");
+  model.write("additional_chat_templates/tool_use.jinja", "{% unknown %}");
+  EXPECT_EQ(render(""), "file");
+  const auto refused = render_chat(load_chat(model.path()).value(), kChat, {.variables_json = tools});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("unknown"));
 }
 
 TEST(LoadChat, SaysWhenAModelHasNone) {
