@@ -29,8 +29,11 @@ Result<void> put_class_stages(const TokenizerSettings& settings, json& tokenizer
   LOCKSTEP_TRY(const JsonField model, root.at("model"));
   LOCKSTEP_TRY(const std::string type, model.string_or("type", "BPE"));
   if (type != "BPE") {
-    return model.unsupported(
-        fmt::format("the type \"{}\" for the class {} of tokenizer_config.json", type, chosen->name), "BPE");
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("[runtime/text] cannot read {}: model.type: found \"{}\", expected \"BPE\" for the class "
+                             "{}; name PreTrainedTokenizerFast as tokenizer_class in tokenizer_config.json to take the "
+                             "file as it is",
+                             origin, type, chosen->name)};
   }
   put(tokenizer, chosen->stages);
   if (settings.adds_prefix) put(tokenizer, chosen->with_prefix);

@@ -106,7 +106,7 @@ TEST(TokenizerSettings, AClassIsForBytePairsOnly) {
   Json one = llama({{"tokenizer_class", "LlamaTokenizer"}});
   one["tokenizer"] = "unigram";
   EXPECT_THAT(refusal(Written(one)),
-              HasSubstr("model: found the type \"Unigram\" for the class LlamaTokenizer of tokenizer_config.json"));
+              HasSubstr("model.type: found \"Unigram\", expected \"BPE\" for the class LlamaTokenizer; name"));
 }
 
 }  // namespace
