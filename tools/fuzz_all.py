@@ -37,8 +37,8 @@ SLICE = 120  # seconds of one run of a program, by the clock; a result is kept a
 
 # Readers of files that come with a model, then of what clients send; the others follow by name.
 RISK = ("gguf_header", "safetensors_header", "torch_file", "unpickler", "model_spec", "tokenizer_json",
-        "chat_template", "http_request", "api_body", "rpc_request", "constraint_format", "quantisation_config",
-        "graph_text")  # fmt: skip
+        "tokenizer_settings", "chat_template", "http_request", "api_body", "rpc_request", "constraint_format",
+        "quantisation_config", "graph_text")  # fmt: skip
 
 
 def entry_points() -> list[str]:

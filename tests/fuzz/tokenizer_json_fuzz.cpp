@@ -6,35 +6,14 @@
 #include <string_view>
 
 #include "runtime/text/tokenizer.h"
-
-namespace {
-
-using namespace lockstep::text;
-
-void try_tokenizer(std::string_view document, std::string_view text) {
-  const auto tokenizer = parse_tokenizer(document, "fuzz");
-  if (!tokenizer.has_value()) return;
-  const auto ids = tokenizer.value()->encode(text, SpecialTokens::kAdd);
-  if (!ids.has_value()) return;
-  std::vector<int32_t> known;
-  for (const int32_t id : ids.value()) {
-    if (tokenizer.value()->token_of(id)) known.push_back(id);  // a post-processor may name ids that nothing has
-  }
-  const auto whole = tokenizer.value()->decode(known, SpecialPieces::kKeep);
-  if (!whole.has_value()) return;
-  StreamDecoder decoder(*tokenizer.value(), SpecialPieces::kKeep);
-  std::string streamed;
-  for (const int32_t id : known) streamed += decoder.put(id).value();
-  streamed += decoder.finish().value();
-  if (streamed != whole.value()) __builtin_trap();
-}
-
-}  // namespace
+#include "tests/fuzz/round_trip.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t separator = input.find('\0');
-  const std::string_view document = input.substr(0, separator);
-  try_tokenizer(document, separator == std::string_view::npos ? "some text\n" : input.substr(separator + 1));
+  const auto tokenizer = lockstep::text::parse_tokenizer(input.substr(0, separator), "fuzz");
+  if (!tokenizer.has_value()) return 0;
+  const bool has_text = separator != std::string_view::npos;
+  lockstep::fuzz::check_round_trip(*tokenizer.value(), has_text ? input.substr(separator + 1) : "some text\n");
   return 0;
 }
