@@ -26,7 +26,6 @@ CLASSES = ("CodeGenTokenizer", "CodeLlamaTokenizer", "CohereTokenizer", "GPT2Tok
            "GemmaTokenizer", "LlamaTokenizer", "Qwen2Tokenizer", "Qwen3_5Tokenizer")  # fmt: skip
 STAGES = ("normalizer", "pre_tokenizer", "decoder")
 UNKNOWN = "<the unknown token>"
-SPECIAL = transformers.PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES
 
 
 def stages_of(tokenizer_class, **options):
@@ -34,10 +33,10 @@ def stages_of(tokenizer_class, **options):
     tokenizer = tokenizer_class(vocab={"a": 0, UNKNOWN: 1, "<s>": 2}, merges=[], unk_token=UNKNOWN, **options)
     made = json.loads(tokenizer.backend_tokenizer.to_str())
     model = {key: value for key, value in made["model"].items() if key not in ("type", "vocab", "merges")}
-    names_unknown = model["unk_token"] == UNKNOWN
-    if names_unknown:
+    takes_unk_token = model["unk_token"] == UNKNOWN
+    if takes_unk_token:
         model["unk_token"] = None
-    return {"model": model, **{stage: made[stage] for stage in STAGES}}, names_unknown
+    return {"model": model, **{stage: made[stage] for stage in STAGES}}, takes_unk_token
 
 
 def post_processor_of(tokenizer_class):
@@ -56,15 +55,8 @@ def default_tokens(tokenizer_class):
     return {p.name: p.default for p in parameters if p.name.endswith("_token") and isinstance(p.default, str)}
 
 
-def lists_defaults(tokenizer_class):
-    """Whether defaults with other names than the usual are extra special tokens as well."""
-    others = [text for name, text in default_tokens(tokenizer_class).items() if name not in SPECIAL]
-    made = tokenizer_class(vocab={"a": 0}, merges=[])
-    return bool(others) and set(others) <= set(map(str, made.extra_special_tokens))
-
-
-def loses_settings(tokenizer_class, key):
-    """Whether the special tokens of this key lose the settings that the list of added tokens gives them."""
+def resets(tokenizer_class, key):
+    """Whether what the list of added tokens sets for special tokens of this key has no effect."""
     token = transformers.AddedToken("<e>", special=True, rstrip=True)
     value = {"eos_token": token, "extra_special_tokens": ["<e>"]}[key]
     made = tokenizer_class(vocab={"a": 0}, merges=[], added_tokens_decoder={1: token}, **{key: value})
@@ -85,19 +77,18 @@ def flag(value):
 
 def class_row(name):
     tokenizer_class = getattr(transformers, name)
-    plain, names_unknown = stages_of(tokenizer_class, add_prefix_space=False)
+    plain, takes_unk_token = stages_of(tokenizer_class, add_prefix_space=False)
     prefixed, _ = stages_of(tokenizer_class, add_prefix_space=True)
     has_legacy = "legacy" in inspect.signature(tokenizer_class.__init__).parameters
     legacy = stages_of(tokenizer_class, add_prefix_space=True, legacy=True)[0] if has_legacy else prefixed
     default, _ = stages_of(tokenizer_class)
     fields = {
         "name": f'"{name}"', "stages": text(plain), "with_prefix": text(changes(prefixed, plain)),
-        "with_legacy_prefix": text(changes(legacy, prefixed)), "special_tokens": text(default_tokens(tokenizer_class)),
+        "with_legacy_prefix": text(changes(legacy, prefixed)), "default_tokens": text(default_tokens(tokenizer_class)),
         "post_processor": f"ClassPostProcessor::{post_processor_of(tokenizer_class)}",
-        "adds_prefix": flag(default == prefixed != plain), "names_unknown": flag(names_unknown),
-        "lists_defaults": flag(lists_defaults(tokenizer_class)),
-        "adds_named_again": flag(loses_settings(tokenizer_class, "eos_token")),
-        "adds_extra_again": flag(loses_settings(tokenizer_class, "extra_special_tokens")),
+        "adds_prefix": flag(default == prefixed != plain), "takes_unk_token": flag(takes_unk_token),
+        "resets_named": flag(resets(tokenizer_class, "eos_token")),
+        "resets_extra": flag(resets(tokenizer_class, "extra_special_tokens")),
     }  # fmt: skip
     usual = ('""', "false", "ClassPostProcessor::kOfFile")  # the defaults of the struct
     shown = [f".{key} = {value}" for key, value in fields.items() if value not in usual]

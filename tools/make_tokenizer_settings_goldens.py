@@ -57,6 +57,7 @@ def published():
     yield case("smollm", "qwen3", None)
     yield case("llama2", "gemma3_text", None)
     yield case("llama2", "cohere2", {"tokenizer_class": "LlamaTokenizer", "auto_map": {"AutoTokenizer": ["a.B", None]}})
+    yield case("llama2", "mistral", {**LLAMA, "auto_map": {"AutoTokenizer": ["a.B", None]}})
     yield case("llama3", "gpt_neox", {"tokenizer_class": "GPTNeoXTokenizerFast"})  # no post-processor
     yield case("llama2", "llama", {**LLAMA, "split_special_tokens": True})
     changed = [{**PLAIN, "content": text, flag: True} for text, flag in zip(TOKENS[:4], FLAGS, strict=True)]

@@ -8,6 +8,7 @@
 #include "lockstep/engine.h"
 #include "runtime/core/atomic_file.h"
 #include "runtime/core/hash.h"
+#include "runtime/text/tokenizer.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -41,9 +42,10 @@ std::string quoted(const std::vector<std::string>& texts) { return fmt::format("
 /// of weights.
 Result<std::vector<Fact>> describe_model(const std::filesystem::path& directory, const Model& model) {
   std::vector<Fact> facts;
-  for (const char* name : {"config.json", "generation_config.json", "quantize_config.json", "quant_config.json",
-                           "hf_quant_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                           "added_tokens.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja"}) {
+  std::vector<std::string_view> names = {"config.json", "generation_config.json", "quantize_config.json",
+                                         "quant_config.json", "hf_quant_config.json"};
+  names.insert(names.end(), text::text_files().begin(), text::text_files().end());
+  for (const std::string_view name : names) {
     LOCKSTEP_TRY(std::string hash, hash_of(directory / name));
     facts.push_back({fmt::format("model's {}", name), std::move(hash)});
   }

@@ -9,6 +9,7 @@
 #include "runtime/gguf/model_texts.h"
 #include "runtime/text/jinja/library.h"
 #include "runtime/text/jinja/template.h"
+#include "runtime/text/text_files.h"
 #include "runtime/text/tokenizer_settings.h"
 
 namespace lockstep::text {
@@ -198,8 +199,8 @@ Result<std::unique_ptr<ChatTemplate>> parse_chat_template(std::string_view sourc
 
 Result<ModelChat> load_chat(const std::filesystem::path& directory) {
   LOCKSTEP_TRY(TokenizerSettings settings, read_tokenizer_settings(directory));
-  LOCKSTEP_TRY(auto usual, gguf::read_model_text(directory / "chat_template.jinja"));
-  LOCKSTEP_TRY(auto with_tools, gguf::read_model_text(directory / "additional_chat_templates" / "tool_use.jinja"));
+  LOCKSTEP_TRY(auto usual, gguf::read_model_text(directory / kTemplateFile));
+  LOCKSTEP_TRY(auto with_tools, gguf::read_model_text(directory / kToolTemplateFile));
   if (!usual && !with_tools) {
     usual = find_template(settings, "default");
     with_tools = find_template(settings, "tool_use");
@@ -238,7 +239,10 @@ Result<std::string> render_chat(const ModelChat& chat, const std::vector<Message
   if (options.eos_token.empty()) options.eos_token = chat.eos_token;
   if (options.other_tokens.empty()) options.other_tokens = chat.other_tokens;
   if (!options.now) options.now = local_time();
-  LOCKSTEP_TRY(const bool has_tools, has_variable(options.variables_json, "tools"));
+  bool has_tools = false;  // matters only where it chooses
+  if (chat.with_tools.parsed) {
+    LOCKSTEP_TRY(has_tools, has_variable(options.variables_json, "tools"));
+  }
   return chat.template_for(has_tools).parsed->render(messages, options);
 }
 

@@ -38,7 +38,7 @@ Result<void> put_class_stages(const TokenizerSettings& settings, json& tokenizer
   put(tokenizer, chosen->stages);
   if (settings.adds_prefix) put(tokenizer, chosen->with_prefix);
   if (settings.adds_prefix && settings.legacy) put(tokenizer, chosen->with_legacy_prefix);
-  if (chosen->names_unknown) tokenizer["model"]["unk_token"] = settings.text_of("unk_token");
+  if (chosen->takes_unk_token) tokenizer["model"]["unk_token"] = settings.text_of("unk_token");
   return ok();
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/text/normalizer.h"
 #include "runtime/text/post_processor.h"
 #include "runtime/text/pre_tokenizer.h"
+#include "runtime/text/text_files.h"
 #include "runtime/text/tokenizer_settings.h"
 #include "runtime/text/unicode.h"
 
@@ -347,8 +348,10 @@ std::string StreamDecoder::own_part(std::string text) {
   return text;
 }
 
+std::span<const std::string_view> text_files() { return kTextFiles; }
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& directory) {
-  const auto path = directory / "tokenizer.json";
+  const auto path = directory / kTokenizerFile;
   LOCKSTEP_TRY(const auto content, gguf::read_model_text(path));
   if (!content) {
     return Error{ErrorKind::kNotFound,

@@ -58,6 +58,9 @@ class Tokenizer {
   virtual int32_t vocabulary() const = 0;
 };
 
+/// Names of the files that `load_tokenizer` and `load_chat` (chat_template.h) read in a directory, besides config.json.
+std::span<const std::string_view> text_files();
+
 /// Reads `directory`/tokenizer.json with the settings beside it, as transformers' AutoTokenizer does
 /// (tokenizer_settings.h); `directory` may be a GGUF file. Fails with `kNotFound`, `kInvalidArgument` (damaged, naming
 /// the file and the key) or `kUnsupported` (naming an unknown component and the known ones).

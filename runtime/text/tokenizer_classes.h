@@ -17,14 +17,13 @@ struct TokenizerClass {
   /// JSON, or empty: what differs with the setting `add_prefix_space`, and with `legacy` besides.
   std::string_view with_prefix = {};
   std::string_view with_legacy_prefix = {};
-  /// JSON: named special tokens without any settings, {"bos_token": "<s>", …}.
-  std::string_view special_tokens;
+  /// JSON: the named special tokens without any settings, {"bos_token": "<s>", …}.
+  std::string_view default_tokens;
   ClassPostProcessor post_processor = ClassPostProcessor::kOfFile;
-  bool adds_prefix = false;       // `add_prefix_space` where it is not set
-  bool names_unknown = false;     // the setting `unk_token` is the model's unknown token
-  bool lists_defaults = false;    // defaults with unusual names are extra special tokens where no others are listed
-  bool adds_named_again = false;  // named special tokens lose the settings that the files give them
-  bool adds_extra_again = false;  // the others lose them
+  bool adds_prefix = false;      // `add_prefix_space` where it is not set
+  bool takes_unk_token = false;  // the named one as the model's unknown token
+  bool resets_named = false;     // what the files set for named special tokens, such as lstrip, has no effect
+  bool resets_extra = false;     // nor for the other ones
 };
 
 std::span<const TokenizerClass> tokenizer_classes();

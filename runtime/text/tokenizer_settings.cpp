@@ -2,49 +2,49 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <ranges>
+#include <iterator>
 #include <utility>
 
 #include "runtime/gguf/model_texts.h"
+#include "runtime/text/class_choice.h"
 #include "runtime/text/json_field.h"
+#include "runtime/text/text_files.h"
 
 namespace lockstep::text {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 /// The names of special tokens that every class has, in transformers' order.
 constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                     "pad_token", "cls_token", "mask_token"};
 
-/// A JSON object.
-struct Document {
-  std::string origin;
-  json values = json::object();
-  nlohmann::ordered_json ordered = nlohmann::ordered_json::object();  // in the order of the text
+/// A JSON object whose members have the order of the text.
+class Document {
+ public:
+  explicit Document(std::string origin, ordered_json ordered = ordered_json::object())
+      : origin_(std::move(origin)), ordered_(std::move(ordered)), values_(ordered_) {}
 
-  JsonField root() const { return JsonField(values, origin); }
+  JsonField root() const { return JsonField(values_, origin_); }
+  const ordered_json& ordered() const { return ordered_; }
+
+ private:
+  std::string origin_;
+  ordered_json ordered_;
+  json values_;  // the same without the order, which JsonField reads
 };
 
 /// An object without members where there is no such file.
 Result<Document> read_document(const std::filesystem::path& path) {
-  Document document{.origin = path.string()};
   LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
-  if (!text) return document;
-  document.values = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!document.values.is_object()) return document.root().invalid("no JSON object", "a JSON object");
-  document.ordered = nlohmann::ordered_json::parse(*text);
-  return document;
+  if (!text) return Document(path.string());
+  ordered_json parsed = ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!parsed.is_object()) return Document(path.string()).root().invalid("no JSON object", "a JSON object");
+  return Document(path.string(), std::move(parsed));
 }
 
 bool is_usual(std::string_view name) { return std::ranges::find(kNames, name) != kNames.end(); }
-
-/// The special tokens of a class without any settings.
-Document defaults_of(const TokenizerClass& chosen) {
-  return {std::string(chosen.name), json::parse(chosen.special_tokens),
-          nlohmann::ordered_json::parse(chosen.special_tokens)};
-}
 
 AddedToken plain_special(std::string content) {
   AddedToken token;
@@ -58,12 +58,14 @@ bool is_plain(const AddedToken& token) {
   return !token.single_word && !token.lstrip && !token.rstrip && !token.normalized;
 }
 
-bool contains(const auto& tokens, std::string_view content) {
+bool contains(const std::vector<AddedToken>& tokens, std::string_view content) {
   return std::ranges::any_of(tokens, [&](const AddedToken& token) { return token.content == content; });
 }
 
-auto tokens_of(const std::vector<SpecialToken>& special) {
-  return special | std::views::transform(&SpecialToken::token);
+std::vector<AddedToken> tokens_of(const std::vector<SpecialToken>& special) {
+  std::vector<AddedToken> tokens;
+  for (const SpecialToken& one : special) tokens.push_back(one.token);
+  return tokens;
 }
 
 /// A special token: a text, or an object with its settings.
@@ -87,49 +89,53 @@ void name_token(std::vector<SpecialToken>& named, SpecialToken special) {
   }
 }
 
-/// Named special tokens. Which of two with the same name counts, and which gets its id first, is as in transformers.
-struct NamedTokens {
-  std::vector<SpecialToken> found;  // those with usual names, in any order, and others
-  std::vector<SpecialToken> given;  // texts with other names; they count more than `found`
+/// Special tokens without a name.
+using Extra = std::optional<std::vector<AddedToken>>;
 
-  std::vector<SpecialToken> in_order() && {
-    for (SpecialToken& special : given) name_token(found, std::move(special));
-    std::ranges::stable_sort(found, {}, [](const SpecialToken& special) {
+/// The special tokens of the files that were read so far. Which of two with the same name counts, and which gets its id
+/// first, is as in transformers.
+struct FoundTokens {
+  std::vector<SpecialToken> named;  // those with usual names, in any order, and others
+  std::vector<SpecialToken> texts;  // texts with other names in tokenizer_config.json; they count more than `named`
+  Extra extra;                      // of extra_special_tokens
+  Extra older_extra;                // of additional_special_tokens, where it is not read as the other
+
+  std::vector<SpecialToken> named_in_order() && {
+    for (SpecialToken& special : texts) name_token(named, std::move(special));
+    std::ranges::stable_sort(named, {}, [](const SpecialToken& special) {
       return std::ranges::find(kNames, special.name) - kNames.begin();
     });
-    return std::move(found);
+    return std::move(named);
   }
 };
 
-/// Adds the tokens of `document`; null removes one.
-Result<void> read_named(const Document& document, bool is_config, NamedTokens& named) {
-  for (const auto& [key, value] : document.ordered.items()) {
+/// Adds the named tokens of `document` to `named`, texts with unusual names to `unusual_texts`; null removes one.
+Result<void> read_named(const Document& document, std::vector<SpecialToken>& named,
+                        std::vector<SpecialToken>& unusual_texts) {
+  for (const auto& [key, value] : document.ordered().items()) {
     const bool usual = is_usual(key);
     if (!usual && !key.ends_with("_token")) continue;
     if (value.is_null()) {
-      std::erase_if(named.found, [&](const SpecialToken& special) { return special.name == key; });
+      std::erase_if(named, [&name = key](const SpecialToken& special) { return special.name == name; });
       continue;
     }
     if (!usual && !value.is_string() && !value.is_object()) continue;  // add_bos_token
     LOCKSTEP_TRY(const JsonField field, document.root().at(key));
     LOCKSTEP_TRY(AddedToken token, special_token(field));
-    name_token(is_config && !usual && value.is_string() ? named.given : named.found, {key, std::move(token)});
+    name_token(!usual && value.is_string() ? unusual_texts : named, {key, std::move(token)});
   }
   return ok();
 }
 
-/// Special tokens without a name.
-using Extra = std::optional<std::vector<AddedToken>>;
-
 /// The list `key`; where it is an object, its tokens are named ones, and there is no list.
-Result<Extra> read_extra(const Document& document, const std::string& key, NamedTokens& named) {
+Result<Extra> read_extra(const Document& document, const std::string& key, FoundTokens& found) {
   const auto field = document.root().find(key);
   if (!field) return Extra();
   if (field->value().is_object()) {
-    for (const auto& [name, value] : document.ordered[key].items()) {
+    for (const auto& [name, value] : document.ordered()[key].items()) {
       LOCKSTEP_TRY(const JsonField member, field->at(name));
       LOCKSTEP_TRY(AddedToken token, special_token(member));
-      name_token(named.given, {name, std::move(token)});
+      name_token(found.texts, {name, std::move(token)});
     }
     return Extra();
   }
@@ -142,8 +148,30 @@ Result<Extra> read_extra(const Document& document, const std::string& key, Named
   return extra;
 }
 
-/// {"0": {"content": "<s>", …}, …}
-Result<std::vector<AddedToken>> tokens_by_id(const JsonField& object) {
+/// Of tokenizer_config.json.
+Result<void> read_config_tokens(const Document& config, FoundTokens& found) {
+  LOCKSTEP_TRY_VOID(read_named(config, found.named, found.texts));
+  LOCKSTEP_TRY(found.extra, read_extra(config, "extra_special_tokens", found));
+  LOCKSTEP_TRY(found.older_extra, read_extra(config, "additional_special_tokens", found));
+  const auto field = config.root().find("extra_special_tokens");
+  const bool is_empty = !field || field->value().empty();
+  if (found.older_extra && is_empty) found.extra = std::exchange(found.older_extra, std::nullopt);
+  return ok();
+}
+
+/// Of special_tokens_map.json, which is read behind tokenizer_config.json.
+Result<void> read_map_tokens(const Document& map, FoundTokens& found) {
+  LOCKSTEP_TRY_VOID(read_named(map, found.named, found.named));
+  LOCKSTEP_TRY(const Extra more, read_extra(map, "extra_special_tokens", found));
+  if (more && !found.extra) found.extra.emplace();
+  if (more) found.extra->insert(found.extra->end(), more->begin(), more->end());
+  LOCKSTEP_TRY(Extra older_more, read_extra(map, "additional_special_tokens", found));
+  if (older_more) found.older_extra = std::move(older_more);
+  return ok();
+}
+
+/// added_tokens_decoder of tokenizer_config.json: {"0": {"content": "<s>", …}, …}
+Result<std::map<int64_t, AddedToken>> listed_tokens(const JsonField& object) {
   std::map<int64_t, AddedToken> by_id;
   for (const auto& [key, value] : object.value().items()) {
     LOCKSTEP_TRY(const JsonField field, object.at(key));
@@ -151,27 +179,23 @@ Result<std::vector<AddedToken>> tokens_by_id(const JsonField& object) {
     if (!number.is_number_integer()) return field.invalid(fmt::format("the key \"{}\"", key), "an id");
     LOCKSTEP_TRY(by_id[number.get<int64_t>()], parse_added_token(field));
   }
-  std::vector<AddedToken> tokens;
-  for (auto& [id, token] : by_id) tokens.push_back(std::move(token));
-  return tokens;
+  return by_id;
 }
 
-/// {"<token>": id, …}; those that are special tokens are special.
-Result<std::vector<AddedToken>> older_tokens(const JsonField& object, const std::vector<SpecialToken>& named,
-                                             const Extra& extra) {
-  std::vector<AddedToken> tokens;
+/// added_tokens.json: {"<token>": id, …}; those that are special tokens are special.
+Result<std::map<int64_t, AddedToken>> older_tokens(const JsonField& object, const FoundTokens& found) {
+  std::map<int64_t, AddedToken> by_id;
   for (const auto& [content, value] : object.value().items()) {
     LOCKSTEP_TRY(const JsonField field, object.at(content));
     LOCKSTEP_TRY(const int64_t id, field.integer(0, kMaxIds - 1));
-    AddedToken token = plain_special(content);
-    token.id = static_cast<int32_t>(id);
-    token.special = std::ranges::any_of(
-        named, [&](const SpecialToken& special) { return is_usual(special.name) && special.token.content == content; });
-    token.special = token.special || (extra && contains(*extra, content));
+    const bool has_name = std::ranges::any_of(found.named, [&text = content](const SpecialToken& special) {
+      return is_usual(special.name) && special.token.content == text;
+    });
+    AddedToken& token = by_id[id] = plain_special(content);
+    token.special = has_name || (found.extra && contains(*found.extra, content));
     token.normalized = !token.special;
-    tokens.push_back(std::move(token));
   }
-  return tokens;
+  return by_id;
 }
 
 /// `chat_template`: a text, or several by name: a list of {"name": …, "template": …}, or an object.
@@ -199,39 +223,6 @@ Result<std::map<std::string, std::string>> configured_templates(const JsonField&
   return templates;
 }
 
-std::string_view without_fast(std::string_view name) {
-  if (name.ends_with("Fast")) name.remove_suffix(4);
-  return name;
-}
-
-const TokenizerClass* find_class(std::string_view name) {
-  const auto classes = tokenizer_classes();
-  const auto entry = std::ranges::find(classes, without_fast(name), &TokenizerClass::name);
-  return entry == classes.end() ? nullptr : &*entry;
-}
-
-/// The class that transformers takes for `config`, tokenizer_config.json; null: its general one. A Llama class is not
-/// for a byte-level tokenizer.json.
-Result<const TokenizerClass*> choose_class(const JsonField& config, const JsonField& model,
-                                           const std::filesystem::path& directory) {
-  LOCKSTEP_TRY(const std::string model_type, model.string_or("model_type", ""));
-  LOCKSTEP_TRY(const std::string of_model, model.string_or("tokenizer_class", ""));
-  LOCKSTEP_TRY(const std::string named, config.string_or("tokenizer_class", of_model));
-  const auto map = config.find("auto_map");
-  const bool has_own_code = map && (map->value().is_array() || map->find("AutoTokenizer"));
-  const auto all = registered_classes();
-  const auto registered = std::ranges::find(all, model_type, &RegisteredClass::model_type);
-  if (named.empty()) return registered == all.end() ? nullptr : find_class(registered->name);
-  if (has_own_code) return find_class(named);  // that code does not run
-  if (registered != all.end() && registered->prevails) return find_class(registered->name);
-  if (registered != all.end() && registered->name.empty()) return nullptr;
-  if (without_fast(named) == "LlamaTokenizer") {
-    LOCKSTEP_TRY(const auto tokenizer, gguf::read_model_text(directory / "tokenizer.json"));
-    if (tokenizer && tokenizer->find("\"ByteLevel\"") != std::string::npos) return nullptr;
-  }
-  return find_class(named);
-}
-
 }  // namespace
 
 std::string TokenizerSettings::text_of(std::string_view name) const {
@@ -240,90 +231,73 @@ std::string TokenizerSettings::text_of(std::string_view name) const {
 }
 
 std::vector<AddedToken> TokenizerSettings::added_tokens(const std::vector<AddedToken>& of_file) const {
-  std::map<int32_t, AddedToken> by_id;
-  if (!listed) {
-    for (const AddedToken& token : older) by_id[token.id] = token;
+  std::map<int64_t, AddedToken> by_id = listed;
+  if (!lists_all) {
     for (const AddedToken& token : of_file) by_id[token.id] = token;
   }
-  std::vector<AddedToken> wanted = listed.value_or(std::vector<AddedToken>());
-  for (auto& [id, token] : by_id) wanted.push_back(std::move(token));
-
   std::vector<AddedToken> all;
   if (tokenizer_class == nullptr) all = of_file;
   const size_t known = all.size();
-  all.insert(all.end(), wanted.begin(), wanted.end());  // transformers adds those of the file again, too
+  for (const auto& [id, token] : by_id) all.push_back(token);  // also those of the file again
   std::vector<AddedToken> missing;
-  const auto add_missing = [&](const AddedToken& token) {
+  const auto add_missing = [&](const AddedToken& token) {  // a text once, an object each time
     const auto is_same = [&](const AddedToken& one) { return is_plain(one) && one.content == token.content; };
     if (contains(all, token.content) || (is_plain(token) && std::ranges::any_of(missing, is_same))) return;
     missing.push_back(token);
   };
-  std::ranges::for_each(tokens_of(named), add_missing);
+  const std::vector<AddedToken> of_names = tokens_of(named);
+  std::ranges::for_each(of_names, add_missing);
   std::ranges::for_each(extra, add_missing);
   std::ranges::move(missing, std::back_inserter(all));
   for (auto token = all.begin() + known; token != all.end(); ++token) {
-    token->special = token->special || contains(tokens_of(named), token->content);
+    token->special = token->special || contains(of_names, token->content);
   }
-  const bool adds_named = tokenizer_class != nullptr && tokenizer_class->adds_named_again;
-  const bool adds_extra = tokenizer_class != nullptr && tokenizer_class->adds_extra_again;
+  const bool resets_named = tokenizer_class != nullptr && tokenizer_class->resets_named;
+  const bool resets_extra = tokenizer_class != nullptr && tokenizer_class->resets_extra;
   for (const SpecialToken& special : named) {
-    if (adds_named) {
+    if (resets_named) {
       all.push_back(plain_special(special.token.content));
-    } else if (adds_extra && !is_usual(special.name)) {
+    } else if (resets_extra && !is_usual(special.name)) {
       all.push_back(special.token);
     }
   }
   for (const AddedToken& token : extra) {
-    if (adds_extra) all.push_back(plain_special(token.content));
+    if (resets_extra) all.push_back(plain_special(token.content));
   }
   return all;
 }
 
 Result<TokenizerSettings> read_tokenizer_settings(const std::filesystem::path& directory) {
-  const auto path = directory / "tokenizer_config.json";
+  const auto path = directory / kTokenizerConfigFile;
   LOCKSTEP_TRY(const Document document, read_document(path));
   const JsonField config = document.root();
   TokenizerSettings settings;
-  NamedTokens named;
   if (!gguf::is_inside(path)) {
     LOCKSTEP_TRY(const Document model, read_document(directory / "config.json"));
     LOCKSTEP_TRY(settings.tokenizer_class, choose_class(config, model.root(), directory));
   }
   const TokenizerClass* chosen = settings.tokenizer_class;
+  FoundTokens found;
   if (chosen != nullptr) {
-    LOCKSTEP_TRY_VOID(read_named(defaults_of(*chosen), /*is_config=*/false, named));
+    const Document defaults(std::string(chosen->name), ordered_json::parse(chosen->default_tokens));
+    LOCKSTEP_TRY_VOID(read_named(defaults, found.named, found.named));
     LOCKSTEP_TRY(settings.adds_prefix, config.boolean_or("add_prefix_space", chosen->adds_prefix));
     LOCKSTEP_TRY(settings.legacy, config.boolean_or("legacy", false));
   }
   LOCKSTEP_TRY(settings.splits_special_tokens, config.boolean_or("split_special_tokens", false));
   LOCKSTEP_TRY(settings.chat_templates, configured_templates(config));
-  LOCKSTEP_TRY_VOID(read_named(document, /*is_config=*/true, named));
-  LOCKSTEP_TRY(Extra extra, read_extra(document, "extra_special_tokens", named));
-  LOCKSTEP_TRY(Extra older_extra, read_extra(document, "additional_special_tokens", named));
-  const auto field = config.find("extra_special_tokens");
-  if (older_extra && (!field || field->value().empty())) extra = std::exchange(older_extra, std::nullopt);
-  if (const auto listed = config.find("added_tokens_decoder")) {
-    LOCKSTEP_TRY(settings.listed, tokens_by_id(*listed));
+  LOCKSTEP_TRY_VOID(read_config_tokens(document, found));
+  if (const auto list = config.find("added_tokens_decoder")) {
+    settings.lists_all = true;
+    LOCKSTEP_TRY(settings.listed, listed_tokens(*list));
   } else {
-    LOCKSTEP_TRY(const Document map, read_document(directory / "special_tokens_map.json"));
-    LOCKSTEP_TRY_VOID(read_named(map, /*is_config=*/false, named));
-    LOCKSTEP_TRY(const Extra more, read_extra(map, "extra_special_tokens", named));
-    if (more && !extra) extra.emplace();
-    if (more) extra->insert(extra->end(), more->begin(), more->end());
-    LOCKSTEP_TRY(Extra older_more, read_extra(map, "additional_special_tokens", named));
-    if (older_more) older_extra = std::move(older_more);
-    LOCKSTEP_TRY(const Document older, read_document(directory / "added_tokens.json"));
-    LOCKSTEP_TRY(settings.older, older_tokens(older.root(), named.found, extra));
+    LOCKSTEP_TRY(const Document map, read_document(directory / kSpecialTokensFile));
+    LOCKSTEP_TRY_VOID(read_map_tokens(map, found));
+    LOCKSTEP_TRY(const Document older, read_document(directory / kAddedTokensFile));
+    LOCKSTEP_TRY(settings.listed, older_tokens(older.root(), found));
   }
-  settings.named = std::move(named).in_order();
-  if (!extra) extra = std::move(older_extra);
-  if (chosen != nullptr && chosen->lists_defaults && !extra) {
-    const Document defaults = defaults_of(*chosen);
-    extra.emplace();
-    for (const SpecialToken& special : settings.named) {
-      if (!is_usual(special.name) && defaults.root().find(special.name)) extra->push_back(special.token);
-    }
-  }
+  Extra extra = found.extra ? std::move(found.extra) : std::move(found.older_extra);
+  settings.named = std::move(found).named_in_order();
   if (extra) settings.extra = *std::move(extra);
   return settings;
 }

@@ -1,11 +1,10 @@
 // The files of a model beside its tokenizer.json, as transformers 5.24 reads them: tokenizer_config.json,
-// special_tokens_map.json, added_tokens.json, and of config.json what chooses the class. Source: AutoTokenizer and
-// PreTrainedTokenizerBase._from_pretrained.
+// special_tokens_map.json, added_tokens.json, and of config.json what chooses the class. Source:
+// PreTrainedTokenizerBase._from_pretrained and TokenizersBackend.__init__.
 #pragma once
 
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,14 +20,14 @@ struct SpecialToken {
 };
 
 struct TokenizerSettings {
-  const TokenizerClass* tokenizer_class = nullptr;  // null: the stages of tokenizer.json
-  bool adds_prefix = false;                         // the last two are for the class's stages
-  bool legacy = false;
+  const TokenizerClass* tokenizer_class = nullptr;    // null: the stages of tokenizer.json
+  bool adds_prefix = false;                           // `add_prefix_space`, for the class's stages
+  bool legacy = false;                                // for the class's stages
   bool splits_special_tokens = false;                 // special tokens in a text are not found
   std::vector<SpecialToken> named;                    // bos_token, eos_token, …
   std::vector<AddedToken> extra;                      // special tokens without a name
-  std::optional<std::vector<AddedToken>> listed;      // added_tokens_decoder, in the order of ids
-  std::vector<AddedToken> older;                      // of added_tokens.json, if there is no such list
+  std::map<int64_t, AddedToken> listed;               // added tokens by id
+  bool lists_all = false;                             // those of tokenizer.json do not belong to the list
   std::map<std::string, std::string> chat_templates;  // by name; a single one is "default"
 
   /// The text of a named special token; "" when there is none.

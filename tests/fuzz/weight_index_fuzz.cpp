@@ -5,31 +5,23 @@
 #include <string_view>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "tests/temporary_directory.h"
+#include "tests/fuzz/directory_of_all.h"
 
 namespace {
 
-/// A directory of the two shards, for all inputs.
-const lockstep::TemporaryDirectory& shards() {
-  static const auto* const made = [] {
-    auto* directory = new lockstep::TemporaryDirectory;
-    directory->write_safetensors("one.safetensors", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-                                 "0123");
-    directory->write_safetensors(
-        "two.safetensors",
-        R"({"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"c":{"dtype":"U8","shape":[1],)"
-        R"("data_offsets":[8,9]}})",
-        "012345678");
-    std::atexit([] { std::filesystem::remove_all(shards().path()); });
-    return directory;
-  }();
-  return *made;
+/// The two shards.
+void write_shards(const lockstep::TemporaryDirectory& directory) {
+  directory.write_safetensors("one.safetensors", R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "0123");
+  directory.write_safetensors("two.safetensors",
+                              R"({"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"c":{"dtype":"U8","shape":[1],)"
+                              R"("data_offsets":[8,9]}})",
+                              "012345678");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::filesystem::path& folder = shards().path();
+  const std::filesystem::path& folder = lockstep::fuzz::directory_of_all(write_shards).path();
   std::ofstream(folder / "model.safetensors.index.json", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   const auto checkpoint = lockstep::checkpoint::open_checkpoint(folder);
