@@ -30,8 +30,7 @@ void append(std::vector<OutputPiece>& joined, const std::vector<OutputPiece>& pi
 }
 
 std::vector<OutputPiece> read(const OutputFormat& format, std::string_view text, size_t step) {
-  const Tool tool{
-      .name = "f", .description = "", .parameters = R"({"properties": {"days": {"type": ["integer", "array"]}}})"};
+  const Tool tool{.name = "f", .parameters = R"({"properties": {"days": {"type": ["integer", "array"]}}})"};
   const auto reader = make_reader(format, {.tools = true, .reasoning = true, .schemas = {tool}});
   std::vector<OutputPiece> joined;
   for (size_t at = 0; at < text.size(); at += step) append(joined, reader->put(text.substr(at, step)));

@@ -78,22 +78,30 @@ ApiResult<text::Message> read_message(const BodyField& field) {
   return made;
 }
 
+/// A function with its JSON schema in the field `schema`, which may be absent; what templates show is left to the
+/// caller.
+ApiResult<Tool> read_function(const BodyField& function, std::string_view schema) {
+  Tool tool;
+  LOCKSTEP_TRY(const BodyField name, function.at("name"));
+  LOCKSTEP_TRY(tool.name, name.text());
+  if (tool.name.empty() || tool.name.size() > 256) return name.invalid("expected 1 to 256 characters");
+  LOCKSTEP_TRY(tool.strict, function.flag_or("strict", false));
+  if (const auto parameters = function.find(schema)) {
+    LOCKSTEP_TRY(const BodyField object, parameters->object());
+    tool.parameters = object.dump();
+  }
+  return tool;
+}
+
 /// Types of tools that other servers run themselves are skipped.
 ApiResult<std::optional<Tool>> read_tool(const BodyField& field) {
   LOCKSTEP_TRY(const BodyField object, field.object());
   LOCKSTEP_TRY(const std::string type, object.text_or("type", "function"));
   if (type != "function") return std::optional<Tool>();
   LOCKSTEP_TRY(const BodyField function, object.at("function"));
-  LOCKSTEP_TRY(const BodyField name_field, function.at("name"));
-  Tool tool;
-  LOCKSTEP_TRY(tool.name, name_field.text());
-  if (tool.name.empty() || tool.name.size() > 256) return name_field.invalid("expected 1 to 256 characters");
-  LOCKSTEP_TRY(tool.description, function.text_or("description", ""));
-  LOCKSTEP_TRY(tool.strict, function.flag_or("strict", false));
-  if (const auto parameters = function.find("parameters")) {
-    LOCKSTEP_TRY(const BodyField schema, parameters->object());
-    tool.parameters = schema.dump();
-  }
+  LOCKSTEP_TRY(Tool tool, read_function(function, "parameters"));
+  LOCKSTEP_TRY_VOID(function.text_or("description", ""));
+  tool.shown = object.dump();
   return std::optional(std::move(tool));
 }
 
@@ -144,16 +152,29 @@ ApiResult<std::vector<text::Message>> read_messages(const BodyField& field) {
   return messages;
 }
 
+ApiResult<std::vector<BodyField>> tool_elements(const BodyField& body) {
+  const auto field = body.find("tools");
+  if (!field) return std::vector<BodyField>();
+  LOCKSTEP_TRY(auto elements, field->elements());
+  if (elements.size() <= kMostTools) return elements;
+  return field->invalid(fmt::format("found {} tools, expected at most {}", elements.size(), kMostTools));
+}
+
+ApiResult<Tool> read_flat_tool(const BodyField& object, std::string_view schema) {
+  LOCKSTEP_TRY(Tool tool, read_function(object, schema));
+  LOCKSTEP_TRY(const std::string description, object.text_or("description", ""));
+  const auto parameters = object.find(schema);
+  const Json shown = parameters ? parameters->value() : Json({{"type", "object"}, {"properties", Json::object()}});
+  tool.shown = to_line(
+      {{"type", "function"}, {"function", {{"name", tool.name}, {"description", description}, {"parameters", shown}}}});
+  return tool;
+}
+
 ApiResult<void> read_tools(const BodyField& body, ChatRequest& request) {
-  if (const auto field = body.find("tools")) {
-    LOCKSTEP_TRY(const auto elements, field->elements());
-    if (elements.size() > kMostTools) {
-      return field->invalid(fmt::format("found {} tools, expected at most {}", elements.size(), kMostTools));
-    }
-    for (const BodyField& element : elements) {
-      LOCKSTEP_TRY(auto tool, read_tool(element));
-      if (tool) request.tools.push_back(*std::move(tool));
-    }
+  LOCKSTEP_TRY(const auto elements, tool_elements(body));
+  for (const BodyField& element : elements) {
+    LOCKSTEP_TRY(auto tool, read_tool(element));
+    if (tool) request.tools.push_back(*std::move(tool));
   }
   LOCKSTEP_TRY(request.parallel, body.flag_or("parallel_tool_calls", true));
   const auto choice = body.find("tool_choice");

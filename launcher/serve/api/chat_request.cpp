@@ -14,17 +14,17 @@ namespace {
 /// The tools in OpenAI's form, as templates expect them.
 Json tools_json(const std::vector<Tool>& tools) {
   Json list = Json::array();
-  for (const Tool& tool : tools) {
-    Json function = {{"name", tool.name}, {"description", tool.description}};
-    function["parameters"] = tool.parameters.empty() ? Json({{"type", "object"}, {"properties", Json::object()}})
-                                                     : Json::parse(tool.parameters);
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
+  for (const Tool& tool : tools) list.push_back(Json::parse(tool.shown));
   return list;
 }
 
 bool offers_tools(const ChatRequest& request) {
   return !request.tools.empty() && request.tool_choice != ToolChoice::kNone;
+}
+
+/// The source of the template that renders the request.
+const std::string& template_source(const ChatRequest& request, const text::ModelChat& chat) {
+  return chat.template_for(offers_tools(request)).source;
 }
 
 ApiResult<std::string> variables_of(const ChatRequest& request) {
@@ -62,7 +62,7 @@ ApiResult<std::string> render(const ChatRequest& request, const ReadContext& con
   }
   if (request.messages.empty()) return invalid_field("messages", "messages: found none, expected at least one");
   std::vector<text::Message> messages = request.messages;
-  const std::string& source = chat->template_for(offers_tools(request)).source;
+  const std::string& source = template_source(request, *chat);
   if (source.find("developer") == std::string::npos) {
     for (text::Message& message : messages) {
       if (message.role == "developer") message.role = "system";
@@ -132,7 +132,7 @@ ApiResult<Prompt> chat_prompt(const ChatRequest& request, const ReadContext& con
 ApiResult<void> prepare_chat(const ChatRequest& request, const ReadContext& context, const std::string& own,
                              Generation& generation) {
   LOCKSTEP_TRY(std::string text, render(request, context));
-  OutputFormat format = detect_format(context.text->chat()->template_for(offers_tools(request)).source, text);
+  OutputFormat format = detect_format(template_source(request, *context.text->chat()), text);
   if (offers_tools(request) && format.tools.empty()) {
     return invalid_field("tools", "tools: this model's chat template shows no format for tool calls; omit them");
   }

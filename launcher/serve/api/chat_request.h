@@ -32,7 +32,14 @@ ApiResult<std::vector<text::Message>> read_messages(const BodyField& field);
 /// The text of a message's content: a text, or a list of text parts, which are joined by new lines.
 ApiResult<std::string> read_content(const BodyField& field);
 
-/// `tools` and `tool_choice` of a chat.
+/// `tools` of a body: at most 512, none if absent.
+ApiResult<std::vector<BodyField>> tool_elements(const BodyField& body);
+
+/// A tool that is a function without an object "function" around its fields. The JSON schema is in the field `schema`,
+/// which may be absent. Templates see OpenAI's form with all keys, in the usual order.
+ApiResult<Tool> read_flat_tool(const BodyField& object, std::string_view schema);
+
+/// `tools` and `tool_choice` of a chat. Tools are shown as they were sent, which is what transformers does.
 ApiResult<void> read_tools(const BodyField& body, ChatRequest& request);
 
 /// The prompt of a conversation, however long.

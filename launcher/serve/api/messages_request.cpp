@@ -11,7 +11,6 @@ namespace lockstep::serve {
 namespace {
 
 constexpr size_t kMostMessages = 4096;
-constexpr size_t kMostTools = 512;
 
 ApiResult<std::string> text_at(const BodyField& object, std::string_view name) {
   LOCKSTEP_TRY(const BodyField field, object.at(name));
@@ -117,25 +116,13 @@ ApiResult<void> read_turns(const BodyField& body, Conversation& conversation) {
 
 /// Types of tools that other servers run themselves are skipped.
 ApiResult<void> read_tools_of(const BodyField& body, ChatRequest& request) {
-  const auto field = body.find("tools");
-  if (!field) return ok();
-  LOCKSTEP_TRY(const auto elements, field->elements());
-  if (elements.size() > kMostTools) {
-    return field->invalid(fmt::format("found {} tools, expected at most {}", elements.size(), kMostTools));
-  }
+  LOCKSTEP_TRY(const auto elements, tool_elements(body));
   for (const BodyField& element : elements) {
     LOCKSTEP_TRY(const BodyField object, element.object());
     LOCKSTEP_TRY(const std::string type, object.text_or("type", "custom"));
     if (type != "custom") continue;
-    Tool tool;
-    LOCKSTEP_TRY(tool.name, text_at(object, "name"));
-    if (tool.name.empty() || tool.name.size() > 256) return object.invalid("name: expected 1 to 256 characters");
-    LOCKSTEP_TRY(tool.description, object.text_or("description", ""));
-    LOCKSTEP_TRY(tool.strict, object.flag_or("strict", false));
-    LOCKSTEP_TRY(const BodyField input, object.at("input_schema"));
-    LOCKSTEP_TRY(const BodyField schema, input.object());
-    tool.parameters = schema.dump();
-    request.tools.push_back(std::move(tool));
+    LOCKSTEP_TRY_VOID(object.at("input_schema"));
+    LOCKSTEP_TRY(request.tools.emplace_back(), read_flat_tool(object, "input_schema"));
   }
   return ok();
 }

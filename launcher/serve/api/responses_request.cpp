@@ -11,7 +11,6 @@ namespace lockstep::serve {
 namespace {
 
 constexpr size_t kMostItems = 4096;
-constexpr size_t kMostTools = 512;
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
 
 ApiResult<std::string> text_at(const BodyField& object, std::string_view name) {
@@ -97,26 +96,12 @@ ApiResult<void> read_input(const BodyField& body, Conversation& conversation) {
 }
 
 ApiResult<void> read_functions(const BodyField& body, ChatRequest& request) {
-  const auto field = body.find("tools");
-  if (!field) return ok();
-  LOCKSTEP_TRY(const auto elements, field->elements());
-  if (elements.size() > kMostTools) {
-    return field->invalid(fmt::format("found {} tools, expected at most {}", elements.size(), kMostTools));
-  }
+  LOCKSTEP_TRY(const auto elements, tool_elements(body));
   for (const BodyField& element : elements) {
     LOCKSTEP_TRY(const BodyField object, element.object());
     LOCKSTEP_TRY(const std::string type, text_at(object, "type"));
     if (type != "function") continue;
-    Tool tool;
-    LOCKSTEP_TRY(tool.name, text_at(object, "name"));
-    if (tool.name.empty() || tool.name.size() > 256) return object.invalid("name: expected 1 to 256 characters");
-    LOCKSTEP_TRY(tool.description, object.text_or("description", ""));
-    LOCKSTEP_TRY(tool.strict, object.flag_or("strict", false));
-    if (const auto parameters = object.find("parameters")) {
-      LOCKSTEP_TRY(const BodyField schema, parameters->object());
-      tool.parameters = schema.dump();
-    }
-    request.tools.push_back(std::move(tool));
+    LOCKSTEP_TRY(request.tools.emplace_back(), read_flat_tool(object, "parameters"));
   }
   return ok();
 }

@@ -44,9 +44,10 @@ struct OutputFormat {
 
 /// A tool of a request.
 struct Tool {
-  std::string name, description;
+  std::string name;
   std::string parameters;  // JSON schema as text; empty: no parameters
   bool strict = false;
+  std::string shown = {};  // what the template shows: OpenAI's form, as JSON text
 };
 
 /// What the reader looks for. A reader of neither passes all text on as content.

@@ -175,6 +175,18 @@ TEST_F(LongChat, ShowsToolsToTheTemplateUnlessNoneMayBeCalled) {
   EXPECT_TRUE(engine_.calls[1]->request.special_text);
 }
 
+/// As transformers' apply_chat_template does: with their own keys in their own order.
+TEST_F(LongChat, ShowsToolsAsTheyWereSent) {
+  const Document tools = Document::parse(R"([{"type": "function", "function": {"strict": true, "parameters":
+    {"type": "object", "required": [], "properties": {}}, "name": "add"}, "note": null}, {"function": {"name": "b"}}])");
+  chat({{"messages", user_says("a")}, {"tools", tools}});
+  ASSERT_EQ(engine_.calls.size(), 1u);
+  EXPECT_THAT(prompt_of(*engine_.calls[0]),
+              HasSubstr("tools:[{\"type\": \"function\", \"function\": {\"strict\": true, \"parameters\": {\"type\": "
+                        "\"object\", \"required\": [], \"properties\": {}}, \"name\": \"add\"}, \"note\": null}, "
+                        "{\"function\": {\"name\": \"b\"}}]"));
+}
+
 TEST_F(LongChat, GivesCallsApartFromTheContent) {
   const auto exchange = chat({{"messages", user_says("a")}, {"tools", kTools}});
   ASSERT_EQ(engine_.calls.size(), 1u);

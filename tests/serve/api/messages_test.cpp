@@ -129,6 +129,13 @@ TEST_F(Messages, StreamThinkingThenCalls) {
   EXPECT_EQ(events[9]["delta"]["stop_reason"], "tool_use");
 }
 
+TEST_F(Messages, ShowAToolInTheFormOfAChat) {
+  message({{"tools", Document::array({kTool})}});
+  EXPECT_THAT(prompt(),
+              HasSubstr(R"({"type": "function", "function": {"name": "add", "description": "adds", "parameters": )"
+                        R"({"type": "object", "properties": {"a": {"type": "number"}}}}})"));
+}
+
 TEST_F(Messages, GiveTheInputOfACallAsAnObject) {
   const auto exchange = message({{"tools", Document::array({kTool})}});
   engine_.calls[0]->say("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}}</tool_call>");

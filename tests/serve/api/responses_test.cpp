@@ -17,6 +17,13 @@ const Document kTool = {{"type", "function"},
                         {"description", "adds"},
                         {"parameters", {{"type", "object"}, {"properties", {{"a", {{"type", "number"}}}}}}}};
 
+TEST_F(Responses, ShowAToolWithAllKeys) {
+  respond({{"input", "hi"}, {"tools", {{{"type", "function"}, {"name", "add"}, {"strict", true}}}}});
+  EXPECT_THAT(prompt(),
+              HasSubstr(R"({"type": "function", "function": {"name": "add", "description": "", "parameters": )"
+                        R"({"type": "object", "properties": {}}}})"));
+}
+
 TEST_F(Responses, AnswerATextWithAMessage) {
   const auto exchange = respond({{"model", "tiny"}, {"input", "hi"}, {"instructions", "be kind"}});
   EXPECT_EQ(prompt(), "|system:be kind|user:hi|assistant:");

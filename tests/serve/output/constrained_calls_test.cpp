@@ -10,8 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Tool kWeather{
-    .name = "weather", .description = "", .parameters = R"({"type": "object", "properties": {"city": {"type": "string"},
+const Tool kWeather{.name = "weather", .parameters = R"({"type": "object", "properties": {"city": {"type": "string"},
                       "days": {"type": "integer"}, "unit": {"enum": ["c", "f"]}}, "required": ["city"],
                       "additionalProperties": false})"};
 const Tool kTime{.name = "time"};
@@ -88,7 +87,6 @@ TEST_F(ConstrainedCalls, OfGemmaHaveKeysWithoutQuotesAndTextsBetweenMarks) {
 TEST_F(ConstrainedCalls, OfGemmaMayHaveListsObjectsAndLimits) {
   const Tool tool{
       .name = "f",
-      .description = "",
       .parameters = R"({"properties": {"list": {"type": "array", "items": {"type": "integer"}, "minItems": 1,
                     "maxItems": 2}, "to": {"type": "object", "properties": {"x": {"type": ["number", "null"]}}},
                     "code": {"type": "string", "minLength": 2, "maxLength": 3}}})"};
@@ -114,7 +112,6 @@ TEST(ConstrainedCallsRefusal, OfASchemaThatWouldGrowBeyondAllMeasure) {
     definitions += "\"t" + std::to_string(i) + R"(": {"properties": {)" + properties + "}}, ";
   }
   const Tool tool{.name = "f",
-                  .description = "",
                   .parameters = R"({"properties": {"t": {"$ref": "#/$defs/t0"}}, "$defs": )" + definitions +
                                 R"("t7": {"type": "null"}}})"};
   const auto refused = tool_constraint({.tools = "gemma"}, {tool}, ToolChoice::kRequired, "", true);
@@ -126,7 +123,7 @@ TEST(ConstrainedCallsRefusal, OfASchemaThatWouldGrowBeyondAllMeasure) {
 
 TEST(ConstrainedCallsRefusal, NamesWhatGemmasNotationCannotExpress) {
   const auto refusal = [](const char* schema) {
-    const Tool tool{.name = "f", .description = "", .parameters = schema};
+    const Tool tool{.name = "f", .parameters = schema};
     return tool_constraint({.tools = "gemma"}, {tool}, ToolChoice::kRequired, "", true).error();
   };
   const Error pattern = refusal(R"({"properties": {"a": {"type": "string", "pattern": "x"}}})");

@@ -195,7 +195,6 @@ TEST(OutputReader, DropsSpecialTokensOfTheFormatAlsoWhenItReadsReasoningOnly) {
 
 TEST(OutputReader, GivesParametersWithoutTypesThoseOfTheToolsSchemas) {
   const Tool tool{.name = "f",
-                  .description = "",
                   .parameters = R"({"$defs": {"unit": {"enum": ["c", "f"]}}, "properties": {"days": {"type": "integer"},
                     "share": {"type": "number"}, "now": {"type": "boolean"}, "code": {"type": "string"},
                     "list": {"type": "array"}, "unit": {"$ref": "#/$defs/unit"},

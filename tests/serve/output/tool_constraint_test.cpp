@@ -12,9 +12,8 @@ using Json = nlohmann::ordered_json;
 
 const Tool kWeather{
     .name = "weather",
-    .description = "",
     .parameters = R"({"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "number"}}})"};
-const Tool kStrict{.name = "strict", .description = "", .parameters = kWeather.parameters, .strict = true};
+const Tool kStrict{.name = "strict", .parameters = kWeather.parameters, .strict = true};
 const Tool kTime{.name = "time"};
 
 Json constraint(const OutputFormat& format, const std::vector<Tool>& tools, ToolChoice choice,
@@ -49,7 +48,7 @@ TEST(ToolConstraint, KeepsTheOrderOfASchemasProperties) {
 }
 
 TEST(ToolConstraint, GivesAFunctionWithoutParametersAnEmptyObject) {
-  const Tool empty{.name = "empty", .description = "", .parameters = R"({"type": "object", "properties": {}})"};
+  const Tool empty{.name = "empty", .parameters = R"({"type": "object", "properties": {}})"};
   for (const Tool& tool : {kTime, empty}) {
     const Json list = constraint({.tools = "hermes"}, {tool}, ToolChoice::kRequired);
     EXPECT_EQ(list["tags"][0]["content"], (Json{{"type", "const_string"}, {"value", "{}"}}));
@@ -115,7 +114,7 @@ TEST(ToolConstraint, RefusesAFormatWithoutTools) {
 
 TEST(ToolConstraint, RefusesParametersThatAreNoObject) {
   for (const char* schema : {"{\"type\": \"string\"}", "[1]", "{"}) {
-    const Tool tool{.name = "f", .description = "", .parameters = schema};
+    const Tool tool{.name = "f", .parameters = schema};
     const auto refused = tool_constraint({.tools = "hermes"}, {tool}, ToolChoice::kRequired, "", true);
     ASSERT_FALSE(refused.has_value()) << schema;
     EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
