@@ -1,6 +1,7 @@
 #include "lockstep/model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <mutex>
@@ -21,6 +22,24 @@ std::vector<std::string> warnings_of(const std::vector<std::string>& ignored) {
     warnings.push_back(fmt::format("generation_config.json: {} is not known and was ignored", name));
   }
   return warnings;
+}
+
+/// transformers reads generation_config.json alone where there is one.
+std::string without_end(const std::vector<int32_t>& ids_of_model) {
+  return fmt::format(
+      "generation_config.json: found no eos_token_id: no token ends a row, as in transformers, not even {} of "
+      "config.json; add it to the file to end rows there",
+      fmt::join(ids_of_model, ", "));
+}
+
+/// transformers adds an adapter (LoRA) to the weights where the package peft is installed.
+Result<void> refuse_adapter(const std::filesystem::path& directory) {
+  std::error_code error;
+  if (!std::filesystem::exists(directory / "adapter_config.json", error)) return ok();
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("[engine/model] cannot open {}: found an adapter (adapter_config.json), expected whole "
+                           "weights; merge it into its base model, or remove the file to go on without it",
+                           directory.string())};
 }
 
 Error no_tokenizer(std::string_view what) {
@@ -64,14 +83,18 @@ struct Model::Files {
 Result<Model> Model::open(const std::filesystem::path& directory, const ModelOptions& options) {
   auto files = std::make_shared<Files>();
   files->config_file = directory / "config.json";
+  LOCKSTEP_TRY_VOID(refuse_adapter(directory));
   LOCKSTEP_TRY(files->spec, model::served_spec(files->config_file, options));
   files->options = options;
   files->directory = directory;
   LOCKSTEP_TRY(generation::LoadedConfig loaded, generation::read_generation_config(directory));
   files->generation = std::move(loaded.config);
-  if (files->generation.eos_token_ids.empty()) files->generation.eos_token_ids = files->spec.eos_ids;
-  if (!files->generation.pad_token_id) files->generation.pad_token_id = files->spec.pad_id;
   files->warnings = warnings_of(loaded.ignored);
+  if (files->generation.eos_token_ids.empty()) {
+    LOCKSTEP_TRY(const generation::LoadedConfig of_model, generation::read_model_options(files->config_file));
+    const std::vector<int32_t>& ids = of_model.config.eos_token_ids;
+    if (!ids.empty()) files->warnings.push_back(without_end(ids));
+  }
   return Model(std::move(files));
 }
 
@@ -80,8 +103,8 @@ Result<Model> Model::from_config(const std::filesystem::path& config_json, const
   files->config_file = config_json;
   LOCKSTEP_TRY(files->spec, model::served_spec(config_json, options));
   files->options = options;
-  files->generation.eos_token_ids = files->spec.eos_ids;
-  files->generation.pad_token_id = files->spec.pad_id;
+  LOCKSTEP_TRY(generation::LoadedConfig loaded, generation::read_model_options(config_json));
+  files->generation = std::move(loaded.config);
   return Model(std::move(files));
 }
 

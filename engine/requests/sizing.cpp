@@ -61,7 +61,7 @@ Result<int32_t> budget_of(const GenerationConfig& config, LengthFrom from, const
   const int64_t asked = asked_tokens(config, prompt).value_or(room);
   if (asked >= 1) return static_cast<int32_t>(std::min(asked, room));
   const bool is_files = from == LengthFrom::kFile;
-  return does_not_fit(std::ssize(prompt.ids), is_files ? "the max_length of generation_config.json" : "--max-length",
+  return does_not_fit(std::ssize(prompt.ids), is_files ? "the model's max_length" : "--max-length",
                       config.max_length.value_or(0), "a length beyond the prompt's; raise it, or set --max-new-tokens");
 }
 

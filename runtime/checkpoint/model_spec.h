@@ -220,8 +220,6 @@ struct ModelSpec {
   DType dtype = DType::kFloat32;  // of the checkpoint, according to the config
   WeightFormats formats;          // of the matrices in 4 and 8 bits: the checkpoint's, or those that serving makes
   CacheType cache_type = CacheType::kModel;  // of keys and values when served
-  std::vector<int32_t> eos_ids;
-  std::optional<int32_t> bos_id, pad_id;
 
   /// The attention window of `layer`; 0: none.
   int64_t window(int64_t layer) const { return windows.empty() ? 0 : windows[static_cast<size_t>(layer)]; }
@@ -280,7 +278,7 @@ LOCKSTEP_FIELDS(ModelSpec, model_type, hidden_size, embedding_size, layers, voca
                 shared_expert_gate, experts_beside_mlp, dense_layers, dense_size, norm_before, parallel_residual,
                 shared_norm, residual_after_norm, layer_scalar, layer_input_size, layer_input_vocabulary,
                 layer_input_of_others, streams, active_stream, scale_active_stream, laurel_rank, dtype, formats,
-                cache_type, eos_ids, bos_id, pad_id);
+                cache_type);
 
 /// The model types accepted by `read_spec`, for messages.
 std::vector<std::string> supported_model_types();

@@ -18,9 +18,6 @@ Result<ModelSpec> read_smollm3(const KeyReader& config) {
   keys.key_value_heads.otherwise = 4;
   keys.max_positions.otherwise = 32768;
   keys.tied_embeddings = true;
-  keys.eos_ids = {128001};
-  keys.bos_id = 128000;
-  keys.pad_id = 128004;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "smollm3", keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(spec.mlp_bias, config.boolean_or("mlp_bias", false));
@@ -41,8 +38,6 @@ constexpr std::string_view kSmolLm3Idle[] = {"max_window_layers"};  // transform
 Result<ModelSpec> read_any_granite(const KeyReader& config, std::string_view model_type) {
   FamilyKeys keys;
   keys.max_positions.otherwise = 2048;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
@@ -75,8 +70,6 @@ Result<ModelSpec> read_starcoder2(const KeyReader& config) {
   keys.norm_epsilon = {"norm_epsilon", 1e-5};
   keys.activation.otherwise = "gelu_pytorch_tanh";
   keys.tied_embeddings = true;
-  keys.eos_ids = {50256};
-  keys.bos_id = 50256;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "starcoder2", keys));
   spec.mlp = Mlp::kPlain;
   LOCKSTEP_TRY(const bool has_biases, config.boolean_or("use_bias", true));
@@ -106,8 +99,6 @@ Result<ModelSpec> read_stablelm(const KeyReader& config) {
   keys.head_dim = {""};
   keys.max_positions.otherwise = 4096;
   keys.norm_epsilon = {"layer_norm_eps", 1e-5};
-  keys.eos_ids = {0};
-  keys.bos_id = 0;
   LOCKSTEP_TRY_VOID(require_switch(config, "qk_layernorm", false));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "stablelm", keys));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("use_qkv_bias", false));  // not on the output
@@ -127,9 +118,6 @@ Result<ModelSpec> read_seed_oss(const KeyReader& config) {
   keys.key_value_heads.otherwise = 8;
   keys.head_dim.otherwise = 128;
   keys.max_positions.otherwise = 524288;
-  keys.eos_ids = {2};
-  keys.bos_id = 0;
-  keys.pad_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "seed_oss", keys));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));
   LOCKSTEP_TRY(spec.attention_output_bias, config.boolean_or("attention_out_bias", false));
@@ -147,9 +135,6 @@ Result<ModelSpec> read_ernie4_5(const KeyReader& config) {
   keys.max_positions.otherwise = 131072;
   keys.norm_epsilon.otherwise = 1e-5;
   keys.tied_embeddings = true;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
-  keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ernie4_5", keys));
   LOCKSTEP_TRY(const bool has_biases, config.boolean_or("use_bias", false));
   spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = has_biases;
@@ -166,8 +151,6 @@ Result<ModelSpec> read_glm4(const KeyReader& config) {
   keys.head_dim.otherwise = 128;
   keys.max_positions.otherwise = 131072;
   keys.norm_epsilon.otherwise = 1.5625e-7;
-  keys.eos_ids = {151329, 151336, 151338};
-  keys.pad_id = 151329;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "glm4", keys));
   LOCKSTEP_TRY(spec.attention_bias, config.boolean_or("attention_bias", true));  // not on the output
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.rotated = {"partial_rotary_factor", 0.5}, .partial = true}));
@@ -182,8 +165,6 @@ Result<ModelSpec> read_exaone4(const KeyReader& config) {
   keys.key_value_heads.otherwise = 32;
   keys.max_positions.otherwise = 2048;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {2};
-  keys.bos_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "exaone4", keys));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
@@ -211,9 +192,6 @@ Result<ModelSpec> read_hunyuan_v1_dense(const KeyReader& config) {
   FamilyKeys keys;
   keys.max_positions.otherwise = 2048;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
-  keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "hunyuan_v1_dense", keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.query_key_norm = spec.norm_after_rope = true;
@@ -263,8 +241,6 @@ constexpr std::string_view kHunYuanIdle[] = {
 /// What all of them have in common; no rotary embedding.
 Result<ModelSpec> read_any_olmo(const KeyReader& config, std::string_view model_type, FamilyKeys keys) {
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {50279};
-  keys.pad_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.query_key_norm = spec.norm_across_heads = true;

@@ -24,8 +24,6 @@ Result<ModelSpec> read_mixtral(const KeyReader& config) {
   keys.key_value_heads.otherwise = 8;
   keys.max_positions.otherwise = 131072;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mixtral", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 1e6}}));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));
@@ -136,9 +134,6 @@ Result<ModelSpec> read_ernie4_5_moe(const KeyReader& config) {
   keys.max_positions.otherwise = 131072;
   keys.norm_epsilon.otherwise = 1e-5;
   keys.tied_embeddings = true;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
-  keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ernie4_5_moe", keys));
   LOCKSTEP_TRY_VOID(require_switch(config, "use_bias", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.theta = {"rope_theta", 500000.0}}));
@@ -171,8 +166,6 @@ Result<ModelSpec> read_minimax_m2(const KeyReader& config) {
   keys.key_value_heads.otherwise = 8;
   keys.head_dim.otherwise = 128;
   keys.max_positions.otherwise = 196608;
-  keys.eos_ids = {200020};
-  keys.bos_id = 200034;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "minimax_m2", keys));
   spec.query_key_norm = spec.norm_across_heads = true;
   LOCKSTEP_TRY(const int64_t rotated, config.integer_or("rotary_dim", spec.head_dim, {2, spec.head_dim}));
@@ -229,9 +222,6 @@ Result<ModelSpec> read_exaone_moe(const KeyReader& config) {
   keys.intermediate_size = {"moe_intermediate_size", 1024};
   keys.max_positions.otherwise = 2048;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {53};
-  keys.bos_id = 1;
-  keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "exaone_moe", keys));
   spec.query_key_norm = true;
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
@@ -369,15 +359,28 @@ Result<void> read_dense_layers(const KeyReader& config, const std::function<bool
                            config.origin(), spec.layers)};
 }
 
+/// The number of experts has several names: transformers', that of GLM and DeepSeek, and ERNIE's. A file may have some
+/// of them; they then agree.
+Result<int64_t> read_expert_count(const KeyReader& config, int64_t otherwise) {
+  std::string_view first;
+  int64_t count = otherwise;
+  for (const std::string_view name : {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}) {
+    if (!config.has(name)) continue;
+    LOCKSTEP_TRY(const int64_t found, config.integer(name, kExperts));
+    if (!first.empty() && found != count) return config.wrong(name, fmt::format("{}, as {}", count, first));
+    if (first.empty()) first = name;
+    count = found;
+  }
+  return count;
+}
+
 Result<void> read_experts(const KeyReader& config, int64_t default_experts, int64_t default_chosen, ModelSpec& spec) {
   if (spec.activation.ends_with("relu")) {
     return unsupported(config, "hidden_act", fmt::format("\"{}\"", spec.activation), "silu or a gelu");
   }
   spec.mlp = Mlp::kExperts;
-  // Transformers' names, then those of GLM and DeepSeek, of ERNIE, and of Gemma.
-  const std::string_view of_family = either(config, "n_routed_experts", "moe_num_experts");
-  const std::string_view key = either(config, "num_experts", either(config, "num_local_experts", of_family));
-  LOCKSTEP_TRY(spec.experts, config.integer_or(key, default_experts, kExperts));
+  LOCKSTEP_TRY(spec.experts, read_expert_count(config, default_experts));
+  // The names of transformers, ERNIE and Gemma.
   const std::string_view chosen = either(config, "num_experts_per_tok", either(config, "moe_k", "top_k_experts"));
   LOCKSTEP_TRY(spec.experts_per_token, config.integer_or(chosen, default_chosen, kExperts));
   if (spec.experts_per_token > spec.experts) {

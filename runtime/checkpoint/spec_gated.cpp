@@ -13,8 +13,6 @@ constexpr int64_t kMistralPositions = 131072;
 FamilyKeys llama_keys() {
   FamilyKeys keys;
   keys.max_positions.otherwise = 2048;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   return keys;
 }
 
@@ -82,7 +80,6 @@ Result<ModelSpec> read_ministral3(const KeyReader& config) {
   keys.head_dim.otherwise = 128;
   keys.max_positions.otherwise = 262144;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.pad_id = 11;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "ministral3", keys));
   LOCKSTEP_TRY(const std::string_view key, rope_key(config));
   LOCKSTEP_TRY(const auto given, config.object(key));
@@ -206,9 +203,6 @@ Result<ModelSpec> read_phi3(const KeyReader& config) {
   FamilyKeys keys;
   keys.max_positions.otherwise = 4096;
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {32000};
-  keys.bos_id = 1;
-  keys.pad_id = 32000;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "phi3", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {.partial = true, .longrope = true, .original_max_positions = 4096}));
   LOCKSTEP_TRY(const auto window, read_window(config, std::nullopt));

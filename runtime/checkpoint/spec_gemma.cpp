@@ -18,9 +18,6 @@ FamilyKeys gemma_keys() {
   keys.max_positions.otherwise = 8192;
   keys.activation = {"hidden_activation", "gelu_pytorch_tanh"};
   keys.tied_embeddings = true;
-  keys.eos_ids = {1};
-  keys.bos_id = 2;
-  keys.pad_id = 0;
   return keys;
 }
 
@@ -95,7 +92,6 @@ constexpr std::string_view kGemma2Idle[] = {
     "_sliding_window_pattern",
     "hidden_act",              // beside hidden_activation
     "attn_logit_softcapping",  // transformers reads it in Gemma 2 alone
-    "cache_implementation",
 };
 
 /// Beside the text part.
@@ -149,6 +145,7 @@ Result<HeadShape> read_global_heads(const KeyReader& config, const ModelSpec& sp
   LOCKSTEP_TRY(const auto layers, config.object("per_layer_config"));
   LOCKSTEP_TRY(const int64_t own_size, config.integer_or("global_head_dim", 512, kWidth));
   LOCKSTEP_TRY(const int64_t own_heads, config.integer_or("num_global_key_value_heads", spec.key_value_heads, kWidth));
+  if (config.is_null("per_layer_config")) return heads;  // all layers are alike
   if (!layers) {
     heads.head_dim = own_size;
     if (heads.keys_are_values) heads.key_value_heads = own_heads;

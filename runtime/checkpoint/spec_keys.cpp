@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "runtime/checkpoint/idle_keys.h"
@@ -101,47 +100,6 @@ Result<DType> read_dtype(const KeyReader& config) {
   return dtype;
 }
 
-/// One token id or a list of them. Absent means `fallback`, null means none. Ids beyond the vocabulary, which occur in
-/// some files, can never be chosen and are dropped.
-Result<std::vector<int32_t>> read_ids(const KeyReader& config, std::string_view key, int64_t vocabulary,
-                                      std::vector<int32_t> fallback) {
-  if (config.is_null(key)) return std::vector<int32_t>();
-  const json* value = config.find(key);
-  if (value == nullptr) {
-    std::erase_if(fallback, [vocabulary](int32_t id) { return id >= vocabulary; });
-    return fallback;
-  }
-  const json list = value->is_array() ? *value : json::array({*value});
-  std::vector<int32_t> ids;
-  for (const json& id : list) {
-    const bool valid = id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
-    if (!valid) {
-      return Error{ErrorKind::kInvalidArgument,
-                   fmt::format("[runtime/checkpoint] cannot use {}: {}: found {}, expected token ids of 0 and above; "
-                               "correct the file",
-                               config.origin(), key, describe(id))};
-    }
-    if (id < vocabulary) ids.push_back(id.get<int32_t>());
-  }
-  return ids;
-}
-
-/// A single id. Absent means `fallback`; null, −1 (in older files) and ids beyond the vocabulary mean none.
-Result<std::optional<int32_t>> read_id(const KeyReader& config, std::string_view key, int64_t vocabulary,
-                                       std::optional<int32_t> fallback) {
-  if (config.is_null(key)) return std::optional<int32_t>();
-  if (!config.has(key)) return fallback && *fallback < vocabulary ? fallback : std::nullopt;
-  LOCKSTEP_TRY(const int64_t id, config.integer(key, {-1, std::numeric_limits<int32_t>::max()}));
-  return id < 0 || id >= vocabulary ? std::optional<int32_t>() : std::optional<int32_t>(static_cast<int32_t>(id));
-}
-
-Result<void> read_tokens(const KeyReader& config, const FamilyKeys& keys, ModelSpec& spec) {
-  LOCKSTEP_TRY(spec.eos_ids, read_ids(config, "eos_token_id", spec.vocabulary, keys.eos_ids));
-  LOCKSTEP_TRY(spec.bos_id, read_id(config, "bos_token_id", spec.vocabulary, keys.bos_id));
-  LOCKSTEP_TRY(spec.pad_id, read_id(config, "pad_token_id", spec.vocabulary, keys.pad_id));
-  return ok();
-}
-
 /// Which layers have a window, according to the key `layer_types`.
 Result<std::vector<bool>> read_layer_types(const KeyReader& config, int64_t layers) {
   LOCKSTEP_TRY(const json* const types, read_layer_list(config, "layer_types", layers));
@@ -220,7 +178,6 @@ Result<ModelSpec> read_family(const KeyReader& config, std::string_view model_ty
   LOCKSTEP_TRY(spec.activation, read_activation(config, keys.activation));
   LOCKSTEP_TRY(spec.tied_embeddings, config.boolean_or("tie_word_embeddings", keys.tied_embeddings));
   LOCKSTEP_TRY(spec.dtype, read_dtype(config));
-  LOCKSTEP_TRY_VOID(read_tokens(config, keys, spec));
   return spec;
 }
 
@@ -234,6 +191,8 @@ Result<std::optional<int64_t>> read_window(const KeyReader& config, std::optiona
   if (config.is_null("sliding_window") || !in_use) return std::optional<int64_t>();
   if (!config.has("sliding_window")) return otherwise;
   LOCKSTEP_TRY(const int64_t window, config.integer("sliding_window", kPositions));
+  // transformers' cache then keeps all tokens, so that its answer depends on how it was cut
+  if (window == 1) return unsupported(config, "sliding_window", "1", "2 tokens or more");
   return std::optional<int64_t>(window);
 }
 
@@ -347,7 +306,7 @@ Result<ModelSpec> read_text_part(const KeyReader& config, bool tied,
   LOCKSTEP_TRY(const auto part, config.object("text_config"));
   if (!part) return config.wrong("text_config", "an object");
   json text = *config.find("text_config");
-  for (const std::string_view key : {"dtype", "torch_dtype", "eos_token_id", "bos_token_id", "pad_token_id"}) {
+  for (const std::string_view key : {"dtype", "torch_dtype"}) {
     if (const json* value = config.find(key)) text[std::string(key)] = *value;
   }
   LOCKSTEP_TRY(text["tie_word_embeddings"], config.boolean_or("tie_word_embeddings", tied));

@@ -40,8 +40,6 @@ struct FamilyKeys {
   Key<double> norm_epsilon{"rms_norm_eps", 1e-6};
   Key<std::string_view> activation{"hidden_act", "silu"};
   bool tied_embeddings = false;  // if tie_word_embeddings is absent
-  std::vector<int32_t> eos_ids;  // if eos_token_id is absent, and so on
-  std::optional<int32_t> bos_id, pad_id;
 };
 
 /// The keys and kinds of a family's rotary embeddings.

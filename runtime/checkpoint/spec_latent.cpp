@@ -71,8 +71,6 @@ Result<void> read_deepseek_v2_router(const KeyReader& config, ModelSpec& spec) {
 
 Result<ModelSpec> read_deepseek_v2(const KeyReader& config) {
   FamilyKeys keys = keys_of_mixture(/*expert_size=*/1407, /*max_positions=*/2048);
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "deepseek_v2", keys));
   LOCKSTEP_TRY_VOID(require_switch(config, "mlp_bias", false));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
@@ -96,8 +94,6 @@ constexpr std::string_view kDeepseekV2Idle[] = {
 
 Result<ModelSpec> read_deepseek_v3(const KeyReader& config) {
   FamilyKeys keys = keys_of_mixture(/*expert_size=*/2048, /*max_positions=*/4096);
-  keys.eos_ids = {1};
-  keys.bos_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "deepseek_v3", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY_VOID(read_pairs(config, spec));
@@ -112,8 +108,6 @@ Result<ModelSpec> read_deepseek_v3(const KeyReader& config) {
 Result<ModelSpec> read_glm4_moe_lite(const KeyReader& config) {
   FamilyKeys keys = keys_of_mixture(/*expert_size=*/1536, /*max_positions=*/202752);
   keys.norm_epsilon.otherwise = 1e-5;
-  keys.eos_ids = {1};
-  keys.bos_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "glm4_moe_lite", keys));
   LOCKSTEP_TRY(spec.rope, read_rope(config, spec, {}));
   LOCKSTEP_TRY_VOID(read_pairs(config, spec));
@@ -167,9 +161,6 @@ constexpr std::string_view kMistral4Idle[] = {
 
 Result<ModelSpec> read_mistral4(const KeyReader& config) {
   FamilyKeys keys = keys_of_mixture(/*expert_size=*/2048, /*max_positions=*/1048576);
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
-  keys.pad_id = 11;
   constexpr LatentKeys kLatent{1024, 256, 64, 128};
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "mistral4", keys));
   LOCKSTEP_TRY(const int64_t plain_dim, config.integer_or("qk_nope_head_dim", kLatent.plain_dim, kWidth));

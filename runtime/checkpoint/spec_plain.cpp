@@ -20,8 +20,6 @@ FamilyKeys gpt_keys(const KeyReader& config) {
   keys.key_value_heads = keys.head_dim = kNoKey;
   keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
   keys.activation = {"activation_function", "gelu_new"};
-  keys.eos_ids = {50256};
-  keys.bos_id = 50256;
   return keys;
 }
 
@@ -81,9 +79,6 @@ Result<ModelSpec> read_opt(const KeyReader& config) {
   keys.norm_epsilon = {"", 1e-5};
   keys.activation = {"activation_function", "relu"};
   keys.tied_embeddings = true;
-  keys.eos_ids = {2};
-  keys.bos_id = 2;
-  keys.pad_id = 1;
   LOCKSTEP_TRY_VOID(require_switch(config, "layer_norm_elementwise_affine", true));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "opt", keys));
   spec.mlp = Mlp::kPlain;
@@ -103,8 +98,6 @@ Result<ModelSpec> read_gpt_neox(const KeyReader& config) {
   keys.max_positions.otherwise = 2048;
   keys.norm_epsilon = {"layer_norm_eps", 1e-5};
   keys.activation.otherwise = "gelu";
-  keys.eos_ids = {2};
-  keys.bos_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "gpt_neox", keys));
   spec.mlp = Mlp::kPlain;
   LOCKSTEP_TRY(spec.parallel_residual, config.boolean_or("use_parallel_residual", true));
@@ -128,8 +121,6 @@ Result<ModelSpec> read_bloom(const KeyReader& config) {
   keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
   keys.activation = {"", "gelu_new"};
   keys.tied_embeddings = true;
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   LOCKSTEP_TRY(const int64_t slices, config.integer_or("pretraining_tp", 1, kWidth));
   if (slices > 1) LOCKSTEP_TRY_VOID(require_switch(config, "slow_but_exact", false));  // it omits biases
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "bloom", keys));
@@ -147,8 +138,6 @@ Result<ModelSpec> read_phi(const KeyReader& config) {
   keys.max_positions.otherwise = 2048;
   keys.norm_epsilon = {"layer_norm_eps", 1e-5};
   keys.activation.otherwise = "gelu_new";
-  keys.eos_ids = {2};
-  keys.bos_id = 1;
   LOCKSTEP_TRY_VOID(require_switch(config, "qk_layernorm", false));
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "phi", keys));
   spec.mlp = Mlp::kPlain;
@@ -190,8 +179,6 @@ Result<ModelSpec> read_falcon(const KeyReader& config) {
   keys.norm_epsilon = {"layer_norm_epsilon", 1e-5};
   keys.activation = {"activation", "gelu"};
   keys.tied_embeddings = true;
-  keys.eos_ids = {11};
-  keys.bos_id = 11;
   LOCKSTEP_TRY_VOID(require_switch(config, "alibi", false));
   bool parallel = true, shared_norm = false;
   LOCKSTEP_TRY_VOID(read_falcon_layout(config, keys, parallel, shared_norm));
@@ -220,8 +207,6 @@ Result<ModelSpec> read_nemotron(const KeyReader& config) {
   keys.max_positions.otherwise = 4096;
   keys.norm_epsilon = {"norm_eps", 1e-5};
   keys.activation.otherwise = "relu2";
-  keys.eos_ids = {3};
-  keys.bos_id = 2;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, "nemotron", keys));
   spec.mlp = Mlp::kPlain;
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
@@ -233,13 +218,11 @@ Result<ModelSpec> read_nemotron(const KeyReader& config) {
 // ---- Cohere: attention and MLP side by side, LayerNorm without a bias, scaled logits ----
 
 /// What both have in common. Neighbouring elements of a head turn.
-Result<ModelSpec> read_any_cohere(const KeyReader& config, std::string_view model_type, FamilyKeys keys, double theta) {
+Result<ModelSpec> read_any_cohere(const KeyReader& config, std::string_view model_type, double theta) {
+  FamilyKeys keys;
   keys.max_positions.otherwise = 8192;
   keys.norm_epsilon = {"layer_norm_eps", 1e-5};
   keys.tied_embeddings = true;
-  keys.eos_ids = {255001};
-  keys.bos_id = 5;
-  keys.pad_id = 0;
   LOCKSTEP_TRY(ModelSpec spec, read_family(config, model_type, keys));
   LOCKSTEP_TRY_VOID(read_attention_bias(config, false, spec));
   spec.parallel_residual = true;
@@ -251,16 +234,14 @@ Result<ModelSpec> read_any_cohere(const KeyReader& config, std::string_view mode
 
 Result<ModelSpec> read_cohere(const KeyReader& config) {
   LOCKSTEP_TRY_VOID(require_switch(config, "use_qk_norm", false));
-  return read_any_cohere(config, "cohere", {}, 500000.0);
+  return read_any_cohere(config, "cohere", 500000.0);
 }
 
 constexpr std::string_view kCohereIdle[] = {"model_max_length"};  // the tokenizer's
 
 /// Layers without a window do not turn.
 Result<ModelSpec> read_cohere2(const KeyReader& config) {
-  FamilyKeys keys;
-  keys.head_dim = {""};
-  LOCKSTEP_TRY(ModelSpec spec, read_any_cohere(config, "cohere2", keys, 10000.0));
+  LOCKSTEP_TRY(ModelSpec spec, read_any_cohere(config, "cohere2", 10000.0));
   LOCKSTEP_TRY(const auto window, read_window(config, 4096));
   LOCKSTEP_TRY(const int64_t pattern, config.integer_or("sliding_window_pattern", 4, kWidth));
   LOCKSTEP_TRY_VOID(read_layer_windows(
@@ -272,10 +253,8 @@ Result<ModelSpec> read_cohere2(const KeyReader& config) {
 }
 
 constexpr std::string_view kCohere2Idle[] = {
-    "head_dim",                // transformers replaces it by hidden_size / heads
     "sliding_window_pattern",  // read where layer_types is absent
     "_sliding_window_pattern",
-    "cache_implementation",
     // of the code before transformers', which does not read them
     "layer_switch",
     "order_of_interleaved_layers",

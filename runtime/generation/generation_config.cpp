@@ -58,7 +58,9 @@ Result<void> check_together(const GenerationConfig& config) {
 }  // namespace
 
 Result<void> GenerationConfig::validate() const {
-  for (const Option& option : options()) LOCKSTEP_TRY_VOID(option.check(option, *this));
+  for (const Option& option : options()) {
+    if (has_effect(option, *this)) LOCKSTEP_TRY_VOID(option.check(option, *this));
+  }
   LOCKSTEP_TRY_VOID(check_lengths(*this));
   return check_together(*this);
 }

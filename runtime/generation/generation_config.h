@@ -151,6 +151,7 @@ LOCKSTEP_FIELDS(GenerationConfig, do_sample, temperature, top_k, top_p, min_p, t
 /// The contents of a file.
 struct LoadedConfig {
   GenerationConfig config;
+  std::vector<std::string> present;  // keys of options that have a value, sorted
   std::vector<std::string> ignored;  // keys without meaning here, sorted
 };
 
@@ -158,8 +159,16 @@ struct LoadedConfig {
 /// the wrong type) or `kUnsupported` (naming all unsupported options that would change the answer).
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin);
 
-/// Reads `directory`/generation_config.json; `directory` may be a GGUF file. Returns the defaults if it does not exist;
-/// the caller then adds the ids of config.json. Fails as above, and with `kNotFound` when the file cannot be read.
+/// The options in a model's config.json, at its top or else in its text_config; its other keys are not `ignored`, they
+/// describe the model. Null stands for absent. As `GenerationConfig.from_model_config` of transformers. Fails as above.
+Result<LoadedConfig> parse_model_options(std::string_view config_json, std::string_view origin);
+
+/// Reads `directory`/generation_config.json or, if it does not exist, the options of config.json; `directory` may be a
+/// GGUF file. Returns the defaults if neither exists. Fails as above, and with `kNotFound` when the file cannot be
+/// read.
 Result<LoadedConfig> read_generation_config(const std::filesystem::path& directory);
+
+/// `parse_model_options` of a file; the defaults if it cannot be read.
+Result<LoadedConfig> read_model_options(const std::filesystem::path& config_json);
 
 }  // namespace lockstep::generation

@@ -1,4 +1,4 @@
-// The keys of generation_config.json: supported, rejected and ignored ones.
+// The options in files: generation_config.json, or in its absence config.json.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -56,6 +56,14 @@ Result<Outcome> set_option(GenerationConfig& config, std::string_view key, const
   return is_neutral ? Outcome::kSet : Outcome::kUnserved;
 }
 
+/// Older files write -1 for a token that a model does not have.
+void drop_absent_tokens(GenerationConfig& config) {
+  std::erase_if(config.eos_token_ids, [](int32_t id) { return id < 0; });
+  for (std::optional<int32_t>* id : {&config.pad_token_id, &config.bos_token_id}) {
+    if (id->value_or(0) < 0) id->reset();
+  }
+}
+
 std::string served_keys() {
   std::vector<std::string_view> keys;
   for (const GenerationOption& row : generation_options()) keys.push_back(row.name);
@@ -67,6 +75,28 @@ Error not_served(std::string_view origin, const std::vector<std::string>& option
           fmt::format("[runtime/generation] {}: found options that are not served: {}; expected only {}; remove "
                       "them to go on without",
                       origin, fmt::join(options, ", "), served_keys())};
+}
+
+Result<Json> parse_object(std::string_view json, std::string_view origin) {
+  Json file = parse_shallow<Json>(json);
+  if (!file.is_discarded() && file.is_object()) return file;
+  return Error{
+      ErrorKind::kInvalidArgument,
+      fmt::format("[runtime/generation] {}: found no JSON object, expected one; fetch the file again", origin)};
+}
+
+Result<LoadedConfig> read_options(const Json& file, std::string_view origin) {
+  LoadedConfig loaded;
+  std::vector<std::string> refused;
+  for (const auto& [key, value] : file.items()) {
+    LOCKSTEP_TRY(const Outcome outcome, set_option(loaded.config, key, value, origin));
+    if (outcome == Outcome::kUnknown) loaded.ignored.push_back(key);
+    if (outcome == Outcome::kSet && !value.is_null()) loaded.present.push_back(key);
+    if (outcome == Outcome::kUnserved) refused.push_back(fmt::format("{}={}", key, shown(value)));
+  }
+  if (!refused.empty()) return not_served(origin, refused);
+  drop_absent_tokens(loaded.config);
+  return loaded;
 }
 
 }  // namespace
@@ -86,27 +116,28 @@ Result<void> GenerationConfig::set(std::string_view name, std::string_view json)
 }
 
 Result<LoadedConfig> parse_generation_config(std::string_view json, std::string_view origin) {
-  const auto file = parse_shallow<Json>(json);
-  if (file.is_discarded() || !file.is_object()) {
-    return Error{
-        ErrorKind::kInvalidArgument,
-        fmt::format("[runtime/generation] {}: found no JSON object, expected one; fetch the file again", origin)};
-  }
-  LoadedConfig loaded;
-  std::vector<std::string> refused;
+  LOCKSTEP_TRY(const Json file, parse_object(json, origin));
+  return read_options(file, origin);
+}
+
+Result<LoadedConfig> parse_model_options(std::string_view config_json, std::string_view origin) {
+  LOCKSTEP_TRY(const Json file, parse_object(config_json, origin));
+  const auto part = file.find("text_config");
+  Json both = part != file.end() && part->is_object() ? *part : Json::object();
   for (const auto& [key, value] : file.items()) {
-    LOCKSTEP_TRY(const Outcome outcome, set_option(loaded.config, key, value, origin));
-    if (outcome == Outcome::kUnknown) loaded.ignored.push_back(key);
-    if (outcome == Outcome::kUnserved) refused.push_back(fmt::format("{}={}", key, shown(value)));
+    if (!value.is_null()) both[key] = value;
   }
-  if (!refused.empty()) return not_served(origin, refused);
+  LOCKSTEP_TRY(LoadedConfig loaded, read_options(both, origin));
+  loaded.ignored.clear();  // they describe the model
   return loaded;
 }
 
 Result<LoadedConfig> read_generation_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "generation_config.json";
   std::error_code error;
-  if (!gguf::is_inside(path) && !std::filesystem::exists(path, error) && !error) return LoadedConfig{};
+  if (!gguf::is_inside(path) && !std::filesystem::exists(path, error) && !error) {
+    return read_model_options(directory / "config.json");
+  }
   LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
   if (error || !text) {
     return Error{ErrorKind::kNotFound, fmt::format("[runtime/generation] cannot read {}: expected a readable file or "
@@ -114,6 +145,11 @@ Result<LoadedConfig> read_generation_config(const std::filesystem::path& directo
                                                    path.string())};
   }
   return parse_generation_config(*text, path.string());
+}
+
+Result<LoadedConfig> read_model_options(const std::filesystem::path& config_json) {
+  LOCKSTEP_TRY(const auto text, gguf::read_model_text(config_json));
+  return text ? parse_model_options(*text, config_json.string()) : LoadedConfig{};
 }
 
 }  // namespace lockstep::generation

@@ -83,6 +83,7 @@ struct Row : Option {
   constexpr Row changing(OptionEffect what) const {
     return with([&](Row& copy) { copy.row.effect = what; });
   }
+  constexpr Row of_draws() const { return by(AppliedBy::kGraph).counting(Option::Counts::kWhenSampling).in_rows(); }
   constexpr Row in_rows() const { return in_rows_as(this->row.name); }
   constexpr Row in_rows_as(std::string_view field) const {
     return with([&](Row& copy) { copy.row.batch_field = field; });
@@ -128,36 +129,23 @@ constexpr std::tuple kTable{
     row<&Config::do_sample>("do_sample", "Draw tokens at random instead of taking the likeliest").by(kGraph).in_rows(),
     row<&Config::temperature>("temperature", "Divides the scores; above 0")
         .within({0, kInfinity, kExcluded, kExcluded, "a number above 0; for the likeliest token use do_sample=false"})
-        .by(kGraph)
-        .in_rows(),
+        .of_draws(),
     row<&Config::top_k>("top_k", "Only the k best tokens; 0 for all (Hugging Face's default is 50)")
         .within({0, kInfinity, kIncluded, kIncluded, "0 (all tokens) or more"})
-        .by(kGraph)
-        .in_rows(),
-    row<&Config::top_p>("top_p", "Only the best tokens that hold this much probability")
-        .within(kShare)
-        .by(kGraph)
-        .in_rows(),
+        .of_draws(),
+    row<&Config::top_p>("top_p", "Only the best tokens that hold this much probability").within(kShare).of_draws(),
     row<&Config::min_p>("min_p", "Only tokens with this share of the best one's probability")
         .within({0, 1, kIncluded, kIncluded, "0 to 1"})
-        .by(kGraph)
-        .in_rows(),
+        .of_draws(),
     row<&Config::top_h>("top_h", "Only the best tokens that hold this share of the entropy")
         .within(kShare)
         .by(kHost)
         .counting(Option::Counts::kWhenSampling),
     row<&Config::typical_p>("typical_p", "Only tokens of typical surprise that hold this much probability")
         .within(kShare)
-        .by(kGraph)
-        .in_rows(),
-    row<&Config::epsilon_cutoff>("epsilon_cutoff", "Only tokens at least this probable")
-        .within(kCutoff)
-        .by(kGraph)
-        .in_rows(),
-    row<&Config::eta_cutoff>("eta_cutoff", "The same, lower where the entropy is high")
-        .within(kCutoff)
-        .by(kGraph)
-        .in_rows(),
+        .of_draws(),
+    row<&Config::epsilon_cutoff>("epsilon_cutoff", "Only tokens at least this probable").within(kCutoff).of_draws(),
+    row<&Config::eta_cutoff>("eta_cutoff", "The same, lower where the entropy is high").within(kCutoff).of_draws(),
     row<&Config::seed>("seed", "Of the random numbers: the same seed gives the same tokens").by(kGraph).in_rows(),
 
     row<&Config::guidance_scale>("guidance_scale",
@@ -299,7 +287,11 @@ static_assert(are_all_fields<Config>(kTable), "every field of GenerationConfig n
 constexpr auto kOptions = std::apply([](const auto&... rows) { return std::array{Option(rows)...}; }, kTable);
 constexpr auto kRows = std::apply([](const auto&... rows) { return std::array{rows.row...}; }, kTable);
 
-bool counts(const Option& option, const Config& config) {
+}  // namespace
+
+std::span<const Option> options() { return kOptions; }
+
+bool has_effect(const Option& option, const GenerationConfig& config) {
   switch (option.counts) {
     case Option::Counts::kAlways: return true;
     case Option::Counts::kWhenSampling: return config.do_sample;
@@ -307,10 +299,6 @@ bool counts(const Option& option, const Config& config) {
   }
   return true;
 }
-
-}  // namespace
-
-std::span<const Option> options() { return kOptions; }
 
 std::span<const GenerationOption> generation_options() { return kRows; }
 
@@ -328,7 +316,7 @@ std::string flag_of(const GenerationOption& row) {
 std::vector<std::string_view> host_choices(const Config& config) {
   std::vector<std::string_view> names;
   for (const Option& option : kOptions) {
-    if (option.row.applied_by != kHost || !counts(option, config)) continue;
+    if (option.row.applied_by != kHost || !has_effect(option, config)) continue;
     if (option.differs(config)) names.push_back(option.row.name);
   }
   return names;

@@ -39,6 +39,9 @@ struct Option {
 /// In the order of GenerationConfig.
 std::span<const Option> options();
 
+/// Whether the option has an effect beside the others: top_p has none on greedy rows.
+bool has_effect(const Option& option, const GenerationConfig& config);
+
 /// "[runtime/generation] top_k: found -1, expected 0 (all tokens) or more".
 Error invalid_option(std::string_view option, std::string_view found, std::string_view expected);
 

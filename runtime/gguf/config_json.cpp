@@ -71,7 +71,6 @@ Result<void> write_vocabulary(ConfigWriter& writer) {
   return ok();
 }
 
-/// The special tokens. Without a key, a model has no such token, whatever its family's default is.
 Result<void> write_tokens(const GgufModel& model, json& config) {
   LOCKSTEP_TRY(const std::vector<int64_t> ends, end_ids(model));
   config["eos_token_id"] = ends.empty() ? json() : json(ends);
@@ -119,7 +118,6 @@ Result<json> make_config(const GgufModel& model) {
   LOCKSTEP_TRY_VOID(write_vocabulary(writer));
   config["tie_word_embeddings"] = !writer.has_tensor("output.weight");
   config["torch_dtype"] = dtype_of(model);
-  LOCKSTEP_TRY_VOID(write_tokens(model, config));
   if (!architecture.own_ropes) LOCKSTEP_TRY_VOID(write_rope_scaling(writer));
   if (architecture.finish != nullptr) LOCKSTEP_TRY_VOID(architecture.finish(writer));
   return config;

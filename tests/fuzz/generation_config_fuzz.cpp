@@ -1,4 +1,5 @@
-// Fuzzes generation_config.json: it is refused with a message, or a row of it grows by valid tokens until it ends.
+// Fuzzes generation_config.json: it is refused with a message, or a row of it grows by valid tokens until it ends. As a
+// config.json it has the same options, and those of its text_config.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "runtime/core/check.h"
 #include "runtime/core/clock.h"
+#include "runtime/core/json_depth.h"
 #include "runtime/generation/choosers.h"
 
 using namespace lockstep;
@@ -25,6 +27,15 @@ void check_wide_numbers(std::string_view text) {
     const bool is_wide = value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX;
     if (key != "seed" && is_wide) LOCKSTEP_CHECK(!GenerationConfig().set(key, value.dump()).has_value(), key);
   }
+}
+
+void check_model_options(std::string_view text, const Result<LoadedConfig>& loaded) {
+  const auto of_model = parse_model_options(text, "fuzz.json");
+  if (!of_model.has_value()) LOCKSTEP_CHECK(!of_model.error().message.empty());
+  const auto file = parse_shallow<nlohmann::json>(text);
+  if (file.is_object() && file.contains("text_config")) return;
+  LOCKSTEP_CHECK(of_model.has_value() == loaded.has_value());
+  if (loaded.has_value()) LOCKSTEP_CHECK(of_model.value().config == loaded.value().config);
 }
 
 std::vector<float> logits_of(size_t rows, size_t step) {
@@ -67,6 +78,7 @@ void grow(const GenerationConfig& config) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto loaded = parse_generation_config(text, "fuzz.json");
+  check_model_options(text, loaded);
   if (!loaded.has_value()) {
     LOCKSTEP_CHECK(!loaded.error().message.empty());
     return 0;

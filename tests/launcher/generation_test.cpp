@@ -23,6 +23,21 @@ class GenerationTest : public ::testing::Test {
 
 TEST_F(GenerationTest, TakesTheEndOfTheModelsConfiguration) {
   EXPECT_THAT(config({}).eos_token_ids, ElementsAre(2));  // of config.json
+  EXPECT_THAT(model().warnings(), IsEmpty());
+}
+
+TEST_F(GenerationTest, WarnsOfAModelsFileThatHidesTheEndOfItsConfiguration) {
+  model_.write("generation_config.json", R"({"top_k": 3})");
+  EXPECT_THAT(config({}).eos_token_ids, IsEmpty());
+  EXPECT_THAT(model().warnings(), ElementsAre(HasSubstr("not even 2 of config.json")));
+}
+
+TEST_F(GenerationTest, RefusesAModelWithAnAdapter) {
+  model_.write("adapter_config.json", "{}");
+  const auto opened = Model::open(model_.path());
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(opened.error().message, HasSubstr("found an adapter (adapter_config.json), expected whole weights"));
 }
 
 TEST_F(GenerationTest, PutsOptionsOnTopOfTheModelsFile) {

@@ -165,8 +165,7 @@ TEST_F(JobTest, TakesTheLengthOfTheModelsFileWhereNoOptionGivesOne) {
   EXPECT_EQ(capacity_of(open_command()), 3 + 4 - 1);
   EXPECT_EQ(capacity_of(open_command({{"max_length", "12"}})), 12 - 1);
   model_.write("generation_config.json", R"({"max_length": 3})");
-  expect_refused(open_command(),
-                 "found 3 tokens and the max_length of generation_config.json 3, expected a length beyond");
+  expect_refused(open_command(), "found 3 tokens and the model's max_length 3, expected a length beyond");
 }
 
 TEST_F(JobTest, LeavesOutWhatIsMaskedUnlessAWindowWouldCountIt) {

@@ -143,6 +143,11 @@ TEST(HouseRules, FindASleepInATest) {
               ElementsAre(HasSubstr("nothing waits by sleeping")));
 }
 
+TEST(HouseRules, FindAViewOfTheStandardLibrary) {
+  EXPECT_THAT(messages_of({"runtime/text/tokenizer.cpp", "std::ranges::copy(ids | std::views::values, out);\n"}),
+              ElementsAre(HasSubstr("write a loop")));
+}
+
 TEST(HouseRules, WantFilesNamedAfterTheirConcept) {
   EXPECT_THAT(messages_of({"runtime/core/utils.h", ""}), SizeIs(1));
   EXPECT_THAT(messages_of({"shards/weight_manager.cpp", ""}), SizeIs(1));

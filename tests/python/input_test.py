@@ -71,7 +71,7 @@ class BadInput(OnOneModel):
     def test_options(self):
         self.refuses("found no_such_option, expected one of", [PROMPT], no_such_option=1)
         self.refuses("temperature", [PROMPT], temperature="hot")
-        self.refuses("top_p", [PROMPT], top_p=1.5)
+        self.refuses("top_p", [PROMPT], do_sample=True, top_p=1.5)
         self.refuses(r"found 200 tokens|max_new_tokens 200", [PROMPT], max_new_tokens=200)
         self.refuses("batch_size: found 4 slots, expected at least 5", [PROMPT], num_beams=5)
         self.refuses(r"\(row 1\)", [PROMPT, [5] * 120], max_new_tokens=20)

@@ -2,6 +2,7 @@
 
     transformers_test.py MODEL        MODEL: SmolLM2's directory; needs the torch and transformers of .venv
 """
+import json
 import pathlib
 import sys
 import unittest
@@ -58,6 +59,55 @@ class Demo(unittest.TestCase):
             self.assertEqual(["".join(map(str, model.stream(one, max_new_tokens=16))) for one in prompts], texts)
             turns = [{"role": "user", "content": "Say hello."}]
             self.assertEqual(model.chat(turns, max_new_tokens=8)[0].text, own.chat(turns, max_new_tokens=8)[0].text)
+
+
+class Files(test_folder.FolderTests):
+    """Options of generation in the files of a model."""
+
+    def model_with(self, config, generation=None):
+        """The directory of the tiny model with these files; null: without generation_config.json."""
+        directory = tiny_model.write(self.folder / "model")
+        (directory / "config.json").write_text(json.dumps(config))
+        file = directory / "generation_config.json"
+        file.unlink(missing_ok=True)
+        if generation is not None:
+            file.write_text(json.dumps(generation))
+        return directory
+
+    def both(self, config, generation):
+        """The end tokens and the answer of the tiny model with these additions, the same here and in transformers."""
+        directory = self.model_with(tiny_model.CONFIG | config, generation)
+        prompt = torch.tensor([[5, 9, 23, 77, 3]])
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(directory).generate(prompt, max_new_tokens=12)
+        with lockstep.Model(directory, max_seq_len=32) as model:
+            ours = model.generate(prompt, max_new_tokens=12)
+            self.assertEqual(ours.tolist(), theirs.tolist())
+            return model.eos_token_ids, ours[0].tolist()
+
+    def test_the_config_has_the_options_where_there_is_no_other_file(self):
+        plain = self.both({}, None)[1]
+        without_first = {"suppress_tokens": [plain[5]]}
+        self.assertNotEqual(self.both(without_first, None)[1], plain)
+        self.assertEqual(self.both(without_first, {"eos_token_id": 2})[1], plain)
+        end = plain[-4]
+        self.assertEqual(self.both({"eos_token_id": end}, None), ([end], plain[:plain.index(end) + 1]))
+        self.assertEqual(self.both({"eos_token_id": end}, {}), ([], plain))
+
+    def test_a_class_has_no_end_token_of_its_own(self):
+        config = {key: value for key, value in tiny_model.CONFIG.items() if key != "eos_token_id"}
+        directory = self.model_with(config)
+        self.assertIsNone(transformers.AutoModelForCausalLM.from_pretrained(directory).generation_config.eos_token_id)
+        with lockstep.Model(directory, max_seq_len=32) as model:
+            self.assertEqual(model.eos_token_ids, [])
+
+    def test_every_option_may_be_in_the_config(self):
+        options = {name: tiny_model.CONFIG.get(name, 1) for name in transformers.GenerationConfig().to_dict()}
+        directory = self.model_with(tiny_model.CONFIG | options, {"eos_token_id": 2})
+        with lockstep.Model(directory, max_seq_len=32) as model:
+            self.assertEqual(model.generate([[5, 9]], max_new_tokens=12)[0][:2], [5, 9])
+
+    def test_no_option_of_draws_counts_where_nothing_is_drawn(self):
+        self.both({}, {"temperature": 0.0, "top_p": 2.0, "top_k": -1, "eos_token_id": 2})
 
 
 class Tiny(test_folder.FolderTests):

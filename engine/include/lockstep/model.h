@@ -60,9 +60,9 @@ class Model {
   /// `kNotFound` if one cannot be read.
   Result<std::string> hash_of_weights() const;
 
-  /// The options of generation_config.json; end and padding ids that it lacks are config.json's.
+  /// The options of generation_config.json or, if there is none, of config.json.
   const GenerationConfig& generation() const;
-  /// Options in generation_config.json that Lockstep does not support, as messages for the user.
+  /// What those files have that has no effect, as messages for the user.
   const std::vector<std::string>& warnings() const;
 
   /// Null: the model takes ids only. Lives as long as a copy of the model. Fails when the file is damaged.

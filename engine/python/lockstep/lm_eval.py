@@ -59,7 +59,11 @@ class LockstepLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        return self._model.eos_token_ids[0]
+        ends = self._model.eos_token_ids
+        if not ends:
+            raise ValueError(f"[lm_eval] cannot score: found no eos_token_id in generation_config.json of {self._name}, "
+                             "expected one; add it to the file")
+        return ends[0]
 
     @property
     def prefix_token_id(self) -> int:

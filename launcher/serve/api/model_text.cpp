@@ -1,29 +1,11 @@
 #include "launcher/serve/api/model_text.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
-#include "runtime/core/json_depth.h"
-#include "runtime/gguf/model_texts.h"
+#include "runtime/generation/generation_config.h"
 
 namespace lockstep::serve {
 namespace {
-
-Result<nlohmann::json> read_object(const std::filesystem::path& path) {
-  LOCKSTEP_TRY(const auto text, gguf::read_model_text(path));
-  auto parsed = parse_shallow<nlohmann::json>(text.value_or(""));
-  return parsed.is_object() ? std::move(parsed) : nlohmann::json::object();
-}
-
-/// `eos_token_id`: an id or a list.
-std::vector<int32_t> ids_of(const nlohmann::json& config) {
-  const auto found = config.find("eos_token_id");
-  if (found == config.end()) return {};
-  std::vector<int32_t> ids;
-  for (const auto& id : found->is_array() ? *found : nlohmann::json::array({*found})) {
-    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
-  }
-  return ids;
-}
 
 /// The generation prompt of a short conversation; empty when the template refuses it.
 std::string generation_prompt(const text::ModelChat& chat) {
@@ -54,11 +36,9 @@ Result<std::unique_ptr<const ModelText>> ModelText::load(const std::filesystem::
   } else if (loaded.error().kind != ErrorKind::kNotFound) {
     return loaded.error();
   }
-  LOCKSTEP_TRY(const auto generation, read_object(directory / "generation_config.json"));
-  LOCKSTEP_TRY(const auto config, read_object(directory / "config.json"));
-  facts.end_ids = ids_of(generation);
-  if (facts.end_ids.empty()) facts.end_ids = ids_of(config);
-  facts.sets_top_k = generation.contains("top_k");
+  LOCKSTEP_TRY(generation::LoadedConfig loaded, generation::read_generation_config(directory));
+  facts.end_ids = std::move(loaded.config.eos_token_ids);
+  facts.sets_top_k = std::ranges::binary_search(loaded.present, "top_k");
   return std::make_unique<const ModelText>(std::move(tokenizer), std::move(chat), std::move(facts));
 }
 

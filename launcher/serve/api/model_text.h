@@ -14,7 +14,7 @@
 
 namespace lockstep::serve {
 
-/// What generation_config.json and config.json say.
+/// What the model's options of generation say.
 struct ModelFacts {
   std::vector<int32_t> end_ids;  // end an answer
   bool sets_top_k = false;       // otherwise all tokens are candidates, as in OpenAI's API
@@ -23,8 +23,8 @@ struct ModelFacts {
 /// Immutable; thread-safe.
 class ModelText {
  public:
-  /// Reads tokenizer.json, the chat template if there is one, and the end tokens of generation_config.json or
-  /// config.json. Fails as `load_tokenizer` and `load_chat`.
+  /// Reads tokenizer.json, the chat template if there is one, and the options of generation. Fails as
+  /// `load_tokenizer`, `load_chat` and `read_generation_config`.
   static Result<std::unique_ptr<const ModelText>> load(const std::filesystem::path& directory);
 
   /// From parts; for tests. `chat` may be empty.

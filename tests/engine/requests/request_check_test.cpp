@@ -71,8 +71,7 @@ TEST_F(RequestCheckTest, TakesTheLengthOfTheModelsFileWhereNoOptionGivesOne) {
   EXPECT_EQ(budget(request({1, 3, 4}, {{"max_length", "12"}})), 12 - 3);
   EXPECT_EQ(budget(request({1, 3, 4}), 5), 5 - 3 + 1);  // the file knew no slot
   folder_.write("generation_config.json", R"({"max_length": 3})");
-  expect_refused(request({1, 3, 4}), limits_,
-                 "found 3 tokens and the max_length of generation_config.json 3, expected a length beyond");
+  expect_refused(request({1, 3, 4}), limits_, "found 3 tokens and the model's max_length 3, expected a length beyond");
 }
 
 TEST_F(RequestCheckTest, RefusesWhatDoesNotFitASlot) {

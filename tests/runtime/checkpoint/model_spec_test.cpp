@@ -34,9 +34,6 @@ TEST(ParseSpec, FillsInTheDefaultsOfLlama) {
   EXPECT_EQ(spec.attention_scale, 0.25);
   EXPECT_THAT(spec.windows, IsEmpty());
   EXPECT_EQ(spec.dtype, DType::kFloat32);
-  EXPECT_THAT(spec.eos_ids, ElementsAre(2));
-  EXPECT_EQ(spec.bos_id, 1);
-  EXPECT_EQ(spec.pad_id, std::nullopt);
 }
 
 TEST(ParseSpec, ReadsBothSpellingsOfOneModelAlike) {
@@ -108,22 +105,6 @@ TEST(ParseSpec, LetsTheTopLevelOriginalMaximumWin) {
   json config = with("rope_parameters", {{"rope_type", "yarn"}, {"original_max_position_embeddings", 512}});
   config["original_max_position_embeddings"] = 1024;
   EXPECT_EQ(parse(config).value().rope.original_max_positions, 1024);
-}
-
-TEST(ParseSpec, TakesEosAsANumberAListOrNull) {
-  EXPECT_THAT(parse(with("eos_token_id", 7)).value().eos_ids, ElementsAre(7));
-  EXPECT_THAT(parse(with("eos_token_id", {7, 9})).value().eos_ids, ElementsAre(7, 9));
-  EXPECT_THAT(parse(with("eos_token_id", nullptr)).value().eos_ids, IsEmpty());
-}
-
-TEST(ParseSpec, LeavesOutTokensThatTheVocabularyDoesNotHave) {
-  EXPECT_THAT(parse(with("eos_token_id", {7, 256})).value().eos_ids, ElementsAre(7));
-  EXPECT_EQ(parse(with("pad_token_id", 256)).value().pad_id, std::nullopt);
-}
-
-TEST(ParseSpec, TakesMinusOneAsNoPadding) {
-  EXPECT_EQ(parse(with("pad_token_id", -1)).value().pad_id, std::nullopt);
-  EXPECT_EQ(parse(with("pad_token_id", 0)).value().pad_id, 0);
 }
 
 TEST(ParseSpec, TakesAHeadWidthThatIsNotHiddenOverHeads) {
@@ -274,9 +255,6 @@ TEST(ParseSpec, NamesEveryKeyThatIsOutOfRangeOrOfAnotherType) {
       {"torch_dtype", 16},
       {"rope_theta", 1.0},
       {"rope_scaling", "linear"},
-      {"eos_token_id", {1, -1}},
-      {"bos_token_id", -2},
-      {"pad_token_id", -2},
   };
   for (const auto& [key, value] : cases) {
     const auto spec = parse(with(key, value));

@@ -41,8 +41,6 @@ TEST(ParseCohere, FillsInTheDefaults) {
   expected.norm_epsilon = 1e-5;
   expected.logit_scale = 0.0625;
   expected.tied_embeddings = expected.parallel_residual = true;
-  expected.bos_id = 5;
-  expected.pad_id = 0;
   EXPECT_EQ(parse(smallest("cohere")).value(), expected);
 
   expected.model_type = "cohere2";
@@ -53,6 +51,12 @@ TEST(ParseCohere, FillsInTheDefaults) {
 
 TEST(ParseCohere, RefusesNormsOfHeads) {
   expect_refusals(published("cohere"), {{{{"use_qk_norm", true}}, kUnsupported, "use_qk_norm: found true"}});
+}
+
+TEST(ParseCohere2, HasHeadsOfAnyWidth) {
+  const ModelSpec spec = parse(with(published("cohere2"), {{"head_dim", 32}})).value();
+  EXPECT_EQ(spec.head_dim, 32);
+  EXPECT_EQ(spec.rope.rotated, 32);
 }
 
 TEST(ParseCohere2, RotatesTheLayersWithAWindowOnly) {

@@ -133,17 +133,12 @@ TEST(ParseDense, FillsInTheDefaults) {
     spec.tied_embeddings = true;
     spec.rope.theta = 500000.0;
     spec.rope.pairs = RopeSpec::Pairs::kNeighbours;
-    spec.eos_ids = {2};
-    spec.bos_id = 1;
-    spec.pad_id = 0;
   });
   expect("exaone4", [](ModelSpec& spec) {
     spec.max_positions = 2048;
     spec.norm_epsilon = 1e-5;
     spec.query_key_norm = true;
     spec.windows = {4096, 4096};  // two layers: every fourth has none
-    spec.eos_ids = {2};
-    spec.bos_id = 0;
   });
   expect("glm4", [](ModelSpec& spec) {
     spec.head_dim = 128;
@@ -157,25 +152,17 @@ TEST(ParseDense, FillsInTheDefaults) {
   expect("granite", [](ModelSpec& spec) {
     spec.max_positions = 2048;
     spec.attention_scale = 1.0;  // not 1 / √head_dim
-    spec.eos_ids = {2};
-    spec.bos_id = 1;
   });
   expect("hunyuan_v1_dense", [](ModelSpec& spec) {
     spec.max_positions = 2048;
     spec.norm_epsilon = 1e-5;
     spec.query_key_norm = spec.norm_after_rope = true;
-    spec.eos_ids = {2};
-    spec.bos_id = 1;
-    spec.pad_id = 0;
   });
   expect("seed_oss", [](ModelSpec& spec) {
     spec.head_dim = spec.rope.rotated = 128;
     spec.attention_scale = 1.0 / std::sqrt(128.0);
     spec.max_positions = 524288;
     spec.attention_bias = true;
-    spec.eos_ids = {2};
-    spec.bos_id = 0;
-    spec.pad_id = 1;
   });
   expect("smollm3", [](ModelSpec& spec) {
     spec.max_positions = 32768;
@@ -186,8 +173,6 @@ TEST(ParseDense, FillsInTheDefaults) {
     spec.max_positions = 4096;
     spec.norm_epsilon = 1e-5;
     spec.rope.rotated = 4;
-    spec.eos_ids = {0};
-    spec.bos_id = 0;
   });
   expect("starcoder2", [](ModelSpec& spec) {
     spec.max_positions = 4096;

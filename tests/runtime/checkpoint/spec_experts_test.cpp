@@ -17,8 +17,6 @@ ModelSpec mixtral_spec() {
   spec.experts = 8;
   spec.experts_per_token = 2;
   spec.rope = {.rotated = 16, .theta = 1e6};
-  spec.eos_ids = {2};
-  spec.bos_id = 1;
   return spec;
 }
 
@@ -63,6 +61,9 @@ TEST(ParseMixtral, RefusesWhatItCannotRun) {
                   {{{{"num_experts_per_tok", 9}}, kInvalid, "num_experts_per_tok: found 9, expected 1 to 8"},
                    {{{"num_experts_per_tok", 0}}, kInvalid, "num_experts_per_tok: found 0"},
                    {{{"num_local_experts", 0}}, kInvalid, "num_local_experts: found 0"},
+                   {{{"num_experts", 4}, {"num_local_experts", 8}},
+                    kInvalid,
+                    "num_local_experts: found 8, expected 4, as num_experts"},
                    {{{"hidden_act", "relu"}}, kUnsupported, "hidden_act: found \"relu\""},
                    {{{"quantization_config", {{"quant_method", "mxfp4"}}}},
                     kUnsupported,

@@ -6,7 +6,6 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 ModelSpec gemma_spec(const std::string& model_type) {
   ModelSpec spec = smallest_spec(model_type);
@@ -16,9 +15,6 @@ ModelSpec gemma_spec(const std::string& model_type) {
   spec.activation = "gelu_tanh";
   spec.tied_embeddings = true;
   spec.rope.rotated = 256;
-  spec.eos_ids = {1};
-  spec.bos_id = 2;
-  spec.pad_id = 0;
   return spec;
 }
 
@@ -148,15 +144,12 @@ TEST(ParseGemma3, FillsInTheSizesThatATextPartLeavesOut) {
   EXPECT_EQ(spec.window(5), 0);
 }
 
-TEST(ParseGemma3, LetsTheTopLevelNameTokensTypeAndTie) {
-  json config = multimodal(with(smallest("gemma3_text"), {{"eos_token_id", 7}, {"tie_word_embeddings", false}}));
-  config.update({{"eos_token_id", {1, 106}}, {"dtype", "bfloat16"}});
+TEST(ParseGemma3, LetsTheTopLevelNameTypeAndTie) {
+  json config = multimodal(with(smallest("gemma3_text"), {{"tie_word_embeddings", false}}));
+  config["dtype"] = "bfloat16";
   const ModelSpec spec = parse(config).value();
-  EXPECT_THAT(spec.eos_ids, ElementsAre(1, 106));
   EXPECT_EQ(spec.dtype, DType::kBFloat16);
   EXPECT_TRUE(spec.tied_embeddings);
-  config["eos_token_id"] = nullptr;
-  EXPECT_THAT(parse(config).value().eos_ids, ElementsAre(7));
 }
 
 TEST(ParseGemma3, RefusesAMultimodalModelWithoutAText) {
@@ -300,6 +293,12 @@ TEST(ParseGemma4, ReadsTheHeadsOfItsGlobalLayersInEitherForm) {
   EXPECT_EQ(parse(with(smallest("gemma4_text"), saved)).value(), spec);
 }
 
+TEST(ParseGemma4, HasOneKindOfHeadsWhereTheObjectOfLayersIsNull) {
+  const json keys = {{"per_layer_config", nullptr}, {"global_head_dim", 32}};
+  const ModelSpec spec = parse(with(smallest("gemma4_text"), keys)).value();
+  EXPECT_EQ(spec.heads_of(1), spec.heads_of(0));
+}
+
 // Transformers writes the numbers of more than ten layers with two digits.
 TEST(ParseGemma4, FindsTheHeadsOfALayerWhoseNumberIsPadded) {
   const json heads = {{"head_dim", 32}};
@@ -374,9 +373,12 @@ TEST(ParseGemma4, RefusesWhatItCannotRun) {
 }
 
 TEST(ParseGemma4, TakesTheTextPartOfAMultimodalModel) {
-  json text = with(smallest("gemma4_text"), {{"eos_token_id", 7}});
-  const json towers = {{"model_type", "gemma4"},  {"text_config", text},      {"vision_config", {{"hidden_size", 8}}},
-                       {"audio_config", nullptr}, {"image_token_id", 258880}, {"eos_token_id", {1}}};
+  json text = smallest("gemma4_text");
+  const json towers = {{"model_type", "gemma4"},
+                       {"text_config", text},
+                       {"vision_config", {{"hidden_size", 8}}},
+                       {"audio_config", nullptr},
+                       {"image_token_id", 258880}};
   EXPECT_EQ(parse(towers).value(), gemma4_spec());
   text["unheard_of"] = 1;
   expect_refusals(towers, {{{{"text_config", text}}, kUnsupported, "text_config: unheard_of: found 1"},

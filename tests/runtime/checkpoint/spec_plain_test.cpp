@@ -5,7 +5,6 @@ namespace lockstep::checkpoint {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
 
 /// The keys of GPT-2 and GPT-J that have no default.
 json smallest_gpt(const std::string& model_type) {
@@ -44,13 +43,6 @@ ModelSpec gpt2_spec() {
 }
 
 TEST(ParseGpt2, FillsInTheDefaults) { EXPECT_EQ(parse(smallest_gpt("gpt2")).value(), gpt2_spec()); }
-
-TEST(ParseGpt2, EndsWithItsLastTokenWhenTheVocabularyHoldsIt) {
-  const ModelSpec spec = parse(with(smallest_gpt("gpt2"), {{"vocab_size", 50257}})).value();
-  EXPECT_THAT(spec.eos_ids, ElementsAre(50256));
-  EXPECT_EQ(spec.bos_id, 50256);
-  EXPECT_EQ(spec.pad_id, std::nullopt);
-}
 
 TEST(ParseGpt2, ReadsTheCommonNamesToo) {
   json common = smallest("gpt2");
@@ -99,9 +91,6 @@ ModelSpec opt_spec() {
   spec.positions = Positions::kLearned;
   spec.position_offset = 2;
   spec.tied_embeddings = true;
-  spec.eos_ids = {2};
-  spec.bos_id = 2;
-  spec.pad_id = 1;
   return spec;
 }
 
@@ -154,8 +143,6 @@ TEST(ParseGptj, FillsInTheDefaults) { EXPECT_EQ(parse(small_gptj()).value(), gpt
 TEST(ParseGptj, Turns64ElementsByDefault) {
   const ModelSpec spec = parse(with(smallest_gpt("gptj"), {{"n_embd", 512}, {"vocab_size", 50400}})).value();
   EXPECT_EQ(spec.rope.rotated, 64);
-  EXPECT_THAT(spec.eos_ids, ElementsAre(50256));
-  EXPECT_EQ(spec.bos_id, 50256);
 }
 
 TEST(ParseGptj, RefusesARotationThatDoesNotFitTheHead) {
@@ -174,8 +161,6 @@ ModelSpec gpt_neox_spec() {
   spec.activation = "gelu";
   spec.parallel_residual = true;
   spec.rope = {.rotated = 4};
-  spec.eos_ids = {2};
-  spec.bos_id = 0;
   return spec;
 }
 
@@ -223,8 +208,6 @@ ModelSpec bloom_spec() {
   spec.max_positions = 2048;
   spec.positions = Positions::kAlibi;
   spec.tied_embeddings = true;
-  spec.eos_ids = {2};
-  spec.bos_id = 1;
   return spec;
 }
 
@@ -274,8 +257,6 @@ TEST(ParsePhi, FillsInTheDefaults) {
   expected.parallel_residual = expected.head_bias = true;
   expected.attention_bias = expected.attention_output_bias = expected.mlp_bias = true;
   expected.rope.rotated = 8;
-  expected.eos_ids = {2};
-  expected.bos_id = 1;
   EXPECT_EQ(parse(smallest("phi")).value(), expected);
 }
 
@@ -346,8 +327,6 @@ TEST(ParseNemotron, FillsInTheDefaults) {
   expected.max_positions = 4096;
   expected.norm_epsilon = 1e-5;
   expected.rope.rotated = 8;
-  expected.eos_ids = {3};
-  expected.bos_id = 2;
   EXPECT_EQ(parse(smallest("nemotron")).value(), expected);
 }
 

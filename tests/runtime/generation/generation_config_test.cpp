@@ -121,14 +121,45 @@ TEST(GenerationConfig, RefusesWhatIsNoJsonObject) {
   EXPECT_FALSE(GenerationConfig().set("top_k", deep).has_value());
 }
 
-TEST(GenerationConfig, IsTheDefaultWhereThereIsNoFile) {
+TEST(GenerationConfig, IsThatOfConfigJsonWhereThereIsNoFile) {
   const auto directory = std::filesystem::temp_directory_path() / "lockstep-generation-config-test";
   std::filesystem::remove_all(directory);
   std::filesystem::create_directories(directory);
   EXPECT_EQ(read_generation_config(directory).value().config, GenerationConfig());
+  std::ofstream(directory / "config.json") << R"({"vocab_size": 9, "eos_token_id": 5, "repetition_penalty": 1.5})";
+  const LoadedConfig of_model = read_generation_config(directory).value();
+  EXPECT_THAT(of_model.config.eos_token_ids, ElementsAre(5));
+  EXPECT_EQ(of_model.config.repetition_penalty, 1.5);
+  EXPECT_THAT(of_model.present, ElementsAre("eos_token_id", "repetition_penalty"));
+  EXPECT_THAT(of_model.ignored, IsEmpty());
   std::ofstream(directory / "generation_config.json") << R"({"top_k": 7})";
-  EXPECT_EQ(read_generation_config(directory).value().config.top_k, 7);
+  GenerationConfig expected;
+  expected.top_k = 7;
+  EXPECT_EQ(read_generation_config(directory).value().config, expected);
   std::filesystem::remove_all(directory);
+}
+
+TEST(GenerationConfig, OfAModelIsThatOfItsTextPartWhereTheTopHasNone) {
+  const auto loaded = parse_model_options(
+      R"({"eos_token_id": [1, 106], "top_k": null, "num_beams": 1,
+          "text_config": {"eos_token_id": 7, "top_k": 20, "num_beams": 3, "hidden_size": 8}})",
+      "config.json");
+  GenerationConfig expected;
+  expected.eos_token_ids = {1, 106};
+  expected.top_k = 20;
+  EXPECT_EQ(loaded.value().config, expected);
+  EXPECT_EQ(parse_model_options(R"({"penalty_alpha": 0.6})", "config.json").error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(parse_model_options(R"({"top_k": "5"})", "config.json").error().message, HasSubstr("config.json: top_k"));
+}
+
+TEST(GenerationConfig, TakesNegativeIdsInFilesAsNone) {
+  const GenerationConfig config =
+      parse_generation_config(R"({"eos_token_id": [-1, 4], "pad_token_id": -1, "bos_token_id": -1})", "t")
+          .value()
+          .config;
+  EXPECT_THAT(config.eos_token_ids, ElementsAre(4));
+  EXPECT_EQ(config.pad_token_id, std::nullopt);
+  EXPECT_EQ(config.bos_token_id, std::nullopt);
 }
 
 TEST(GenerationConfig, SetReplacesOnlyTheNamedOption) {
@@ -161,6 +192,7 @@ TEST(GenerationConfig, ValidateNamesTheOptionAndItsRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto expect_refused = [](auto change, const char* option) {
     GenerationConfig config;
+    config.do_sample = true;
     change(config);
     const auto valid = config.validate();
     ASSERT_FALSE(valid.has_value()) << option;
@@ -198,6 +230,20 @@ TEST(GenerationConfig, ValidateNamesTheOptionAndItsRange) {
   expect_refused([](auto& c) { c.num_return_sequences = 0; }, "num_return_sequences");
   expect_refused([](auto& c) { c.max_matching_ngram_size = 0; }, "max_matching_ngram_size");
   expect_refused([](auto& c) { c.watermarking_config = Watermark{.green_share = 1}; }, "greenlist_ratio");
+}
+
+/// transformers only warns of them.
+TEST(GenerationConfig, ValidateTakesAnyValueOfDrawsWhereNothingIsDrawn) {
+  GenerationConfig config =
+      parse_generation_config(R"({"temperature": 0.0, "top_k": -1, "top_p": 0, "min_p": -1, "typical_p": 2,
+                                  "epsilon_cutoff": 1, "eta_cutoff": -1, "top_h": 0})",
+                              "t")
+          .value()
+          .config;
+  EXPECT_TRUE(config.validate().has_value());
+  EXPECT_EQ(config.sampling(0), GenerationConfig().sampling(0));
+  config.do_sample = true;
+  EXPECT_THAT(config.validate().error().message, HasSubstr("temperature: found 0, expected a number above 0"));
 }
 
 TEST(GenerationConfig, ValidateNamesOptionsThatContradictEachOther) {

@@ -60,6 +60,8 @@ TEST(OptionRows, SayWhatIsAllowedWhereAValueIsRefused) {
   for (const GenerationOption& option : generation_options()) {
     if (option.form != OptionForm::kNumber && option.form != OptionForm::kWhole) continue;
     GenerationConfig config;
+    // Options of draws are checked where something is drawn.
+    config.do_sample = true;
     if (!config.set(option.name, "-1").has_value()) continue;  // of the seed
     const auto valid = config.validate();
     EXPECT_EQ(valid.has_value(), option.allowed.empty() || option.allowed.starts_with("a finite number"))
