@@ -13,6 +13,7 @@ import argparse
 import copy
 import dataclasses
 import json
+import logging
 import pathlib
 import random
 import sys
@@ -142,7 +143,6 @@ def distance(trial: Trial, options: dict[str, Any]) -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "config.json").write_text(json.dumps(trial.config))
-        (folder / "generation_config.json").write_text("{}")  # no end tokens
         safetensors.numpy.save_file(trial.weights, folder / "model.safetensors", metadata={"format": "pt"})
         with lockstep.Model(folder, dtype="float32", scoring=False, **options) as model:
             done = model.generate(trial.prompts, max_new_tokens=NEW_TOKENS, return_dict_in_generate=True,
@@ -162,7 +162,7 @@ def run(seed: int, names: list[str]) -> tuple[str, str]:
     draw = random.Random(seed)
     name = draw.choice(names)
     variant = VARIANTS[name]
-    config = copy.deepcopy(variant.config)
+    config = {key: value for key, value in copy.deepcopy(variant.config).items() if key != "eos_token_id"}
     defaults = model_class(config).config_class().to_dict()
     changes = [change(draw, config, defaults) for _ in range(draw.choice([1, 1, 2, 3]))]
     options = {"tp": draw.choice([1, 2, 3]), "prefill_chunk": draw.choice([4, 16, 256]), "batch_size": draw.choice([1, 4])}
@@ -200,5 +200,6 @@ def main() -> None:
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    logging.getLogger("lockstep").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     main()
