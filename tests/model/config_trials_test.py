@@ -41,7 +41,7 @@ TOLERANCE = 1e-4  # of the largest logit
 PROMPT_LENGTHS = [1, 9, 24]
 NEW_TOKENS = 6
 MOST_PARAMETERS = 2_000_000  # a default may be the size of a real model
-LEAST_COMPARED = 0.25  # of the trials; the others are refused by one of the two
+LEAST_COMPARED = 0.3  # of the trials; the others are refused by one of the two
 
 # Which class reads it, and how transformers runs it, trains it and returns its results; not what it computes.
 NOT_OF_THE_MODEL = {
