@@ -73,7 +73,7 @@ int64_t CodedPacking::tile_bytes() const { return layout().tile_bytes; }
 
 void CodedPacking::pack_tile(int64_t rows, const CodedRows& src, std::span<std::byte> dst) const {
   const CodeLayout l = layout();
-  std::memset(dst.data(), 0, static_cast<size_t>(l.tile_bytes));
+  std::fill_n(dst.begin(), l.tile_bytes, std::byte{});
   const int64_t per_word = 32 / format.bits, count = groups.count();
   const int64_t scale_size = size_of(format.scale), offset_size = offset_bytes(format);
   for (int64_t group = 0; group < count; ++group) {

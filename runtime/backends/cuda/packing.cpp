@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 namespace lockstep::cuda {
 namespace {
@@ -56,7 +55,7 @@ int64_t FragmentPacking::index(int64_t output, int64_t column) const {
 
 void FragmentPacking::pack_tile(int64_t tile, std::span<const std::byte> src, std::span<std::byte> dst) const {
   const int64_t rows = std::min(kTile, outputs - tile * kTile);
-  std::memset(dst.data(), 0, static_cast<size_t>(tile_bytes()));
+  std::fill_n(dst.begin(), tile_bytes(), std::byte{});
   if (size_of(dtype) == 4) return pack_elements<uint32_t>(*this, rows, src.data(), dst.data());
   pack_elements<uint16_t>(*this, rows, src.data(), dst.data());
 }
