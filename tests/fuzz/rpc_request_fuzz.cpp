@@ -4,8 +4,8 @@
 #include <kj/array.h>
 #include <kj/exception.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "engine/rpc/wire.h"
 #include "tests/fuzz/tiny_model.h"
@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep::rpc;
   static const lockstep::Model model = lockstep::fuzz::tiny_model();
   auto words = kj::heapArray<capnp::word>(size / sizeof(capnp::word));
-  std::memcpy(static_cast<void*>(words.begin()), data, words.size() * sizeof(capnp::word));
+  kj::ArrayPtr<kj::byte> bytes = words.asBytes();
+  std::copy_n(data, bytes.size(), bytes.begin());
   try {
     capnp::FlatArrayMessageReader message(words, {.traversalLimitInWords = 1 << 16});
     const auto request = read_request(message.getRoot<wire::Request>(), model);
