@@ -85,15 +85,19 @@ def model_class(config: dict[str, Any]) -> type[transformers.PreTrainedModel]:
     return getattr(transformers, config["architectures"][0])
 
 
+def new_model(config: dict[str, Any]) -> transformers.PreTrainedModel:
+    """With the weights of a new model, on torch's default device."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "config.json").write_text(json.dumps(config))
+        return model_class(config)._from_config(transformers.AutoConfig.from_pretrained(name))
+
+
 def shapes_as_saved(config: dict[str, Any], original_format: bool) -> dict[str, list[int]]:
     """The form that transformers itself writes."""
+    plain = {key: value for key, value in config.items() if key != "quantization_config"}
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        plain = {key: value for key, value in config.items() if key != "quantization_config"}
-        (directory / "config.json").write_text(json.dumps(plain))
-        model = model_class(config)._from_config(transformers.AutoConfig.from_pretrained(directory))
-        model.save_pretrained(directory, save_original_format=original_format)
-        with safetensors.safe_open(directory / "model.safetensors", "np") as file:
+        new_model(plain).save_pretrained(name, save_original_format=original_format)
+        with safetensors.safe_open(Path(name) / "model.safetensors", "np") as file:
             return {key: file.get_slice(key).get_shape() for key in file.keys()}
 
 
@@ -157,12 +161,17 @@ def tensors_of(variant: Variant) -> list[Tensor]:
     return tensors
 
 
+def write_model(directory: Path, config: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+    """As a Hugging Face directory."""
+    (directory / "config.json").write_text(json.dumps(config))
+    safetensors.numpy.save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 def load_model(config: dict[str, Any], weights: dict[str, np.ndarray]) -> transformers.PreTrainedModel:
-    """Writes the model as a Hugging Face directory and loads it like any other."""
+    """Writes the model and loads it like any other."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        (directory / "config.json").write_text(json.dumps(config))
-        safetensors.numpy.save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+        write_model(directory, config, weights)
         model, loading = model_class(config).from_pretrained(
             directory, dtype=torch.float32, output_loading_info=True)  # fmt: skip
         loading["unexpected_keys"] = [key for key in loading["unexpected_keys"] if not key.endswith(OLD_BUFFERS)]

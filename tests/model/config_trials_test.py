@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import json
+import enum
 import logging
 import pathlib
 import random
@@ -25,17 +25,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/python")]
 import torch_without_cuda  # noqa: E402, F401, before torch
 import numpy as np  # noqa: E402
-import safetensors.numpy  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from family_variants import VARIANTS, Variant  # noqa: E402
 from hashed_tensors import hashed_tensor  # noqa: E402
-from make_family_goldens import load_model, model_class, prompt_logits, prompts_of, tensors_of  # noqa: E402
+from make_family_goldens import (  # noqa: E402
+    load_model, model_class, new_model, prompt_logits, prompts_of, tensors_of, write_model,
+)  # fmt: skip
 
 import lockstep  # noqa: E402
 
 Config = dict[str, Any]
-Path = tuple[str, ...]  # of keys, from the top of a config
+Place = tuple[str, ...]  # keys from the top of a config to one inside
 
 TOLERANCE = 1e-4  # of the largest logit
 PROMPT_LENGTHS = [1, 9, 24]
@@ -50,6 +51,7 @@ NOT_OF_THE_MODEL = {
     "is_encoder_decoder", "pruned_heads", "problem_type", "num_labels", "id2label", "label2id", "_name_or_path",
     "chunk_size_feed_forward", "base_model_tp_plan", "base_model_pp_plan",
 }  # fmt: skip
+# Endings of other such keys.
 IDLE_ENDINGS = ("dropout", "pdrop", "initializer_range", "_loss_coef", "_token_id")
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "relu", "gelu_pytorch_tanh", "relu2"]
 
@@ -58,9 +60,9 @@ def is_of_the_model(key: str) -> bool:
     return key not in NOT_OF_THE_MODEL and not key.endswith(IDLE_ENDINGS)
 
 
-def places_of(config: Config, above: Path = ()) -> list[Path]:
+def places_of(config: Config, above: Place = ()) -> list[Place]:
     """All keys, those of objects inside included."""
-    found: list[Path] = []
+    found: list[Place] = []
     for key, value in config.items():
         if not is_of_the_model(key):
             continue
@@ -108,10 +110,8 @@ def change(draw: random.Random, config: Config, defaults: Config) -> str:
 
 
 def is_small(config: Config) -> bool:
-    with tempfile.TemporaryDirectory() as folder, torch.device("meta"):
-        (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
-        model = model_class(config)._from_config(transformers.AutoConfig.from_pretrained(folder))
-        return sum(values.numel() for values in model.parameters()) <= MOST_PARAMETERS
+    with torch.device("meta"):
+        return sum(values.numel() for values in new_model(config).parameters()) <= MOST_PARAMETERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +119,9 @@ class Trial:
     config: Config
     weights: dict[str, np.ndarray]
     model: transformers.PreTrainedModel
-    prompts: list[list[int]]
+
+    def prompts(self) -> list[list[int]]:
+        return prompts_of(self.model.config.vocab_size, PROMPT_LENGTHS, "prompts")
 
 
 def make_trial(variant: Variant, config: Config) -> Trial | None:
@@ -129,40 +131,46 @@ def make_trial(variant: Variant, config: Config) -> Trial | None:
             return None
         tensors = tensors_of(dataclasses.replace(variant, config=config))
         weights = {tensor["name"]: hashed_tensor(1, tensor) for tensor in tensors}
-        model = load_model(config, weights)
-        prompts = prompts_of(model.config.vocab_size, PROMPT_LENGTHS, "prompts")
-        if not all(np.isfinite(prompt_logits(model, prompt)).all() for prompt in prompts):
-            return None
-        return Trial(config, weights, model, prompts)
+        trial = Trial(config, weights, load_model(config, weights))
+        is_finite = all(np.isfinite(prompt_logits(trial.model, prompt)).all() for prompt in trial.prompts())
+        return trial if is_finite else None
     except Exception:  # noqa: BLE001, whatever it raises for such a config
         return None
 
 
 def distance(trial: Trial, options: dict[str, Any]) -> float:
-    """The largest of all logits of greedy tokens, as a part of the scale. Raises lockstep.Error."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        (folder / "config.json").write_text(json.dumps(trial.config))
-        safetensors.numpy.save_file(trial.weights, folder / "model.safetensors", metadata={"format": "pt"})
+    """The largest of all logits of greedy tokens, as a part of the scale; NaN if one is. Raises lockstep.Error."""
+    prompts = trial.prompts()
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(pathlib.Path(folder), trial.config, trial.weights)
         with lockstep.Model(folder, dtype="float32", scoring=False, **options) as model:
-            done = model.generate(trial.prompts, max_new_tokens=NEW_TOKENS, return_dict_in_generate=True,
-                                  output_logits=True)  # fmt: skip
-    largest = 0.0
-    for row, prompt in enumerate(trial.prompts):
+            done = model.generate(prompts, max_new_tokens=NEW_TOKENS, return_dict_in_generate=True, output_logits=True)
+    distances = []
+    for row, prompt in enumerate(prompts):
         ids = list(prompt)
         for step in done.logits:
             expected = prompt_logits(trial.model, ids)[-1]
-            largest = max(largest, float(np.abs(step[row] - expected).max() / np.abs(expected).max()))
+            distances.append(np.abs(step[row] - expected).max() / np.abs(expected).max())
             ids.append(int(step[row].argmax()))
-    return largest
+    return float(np.max(distances))
 
 
-def run(seed: int, names: list[str]) -> tuple[str, str]:
+class End(enum.StrEnum):
+    """How a trial ended."""
+
+    NO_MODEL = "no model"  # transformers refuses it
+    REFUSED = "refused"
+    SAME = "the same"
+    DIFFERENT = "DIFFERENT"
+
+
+def run(seed: int, names: list[str]) -> tuple[End, str]:
     """How trial number `seed` ended, and what it was."""
     draw = random.Random(seed)
     name = draw.choice(names)
     variant = VARIANTS[name]
-    config = {key: value for key, value in copy.deepcopy(variant.config).items() if key != "eos_token_id"}
+    config = copy.deepcopy(variant.config)
+    config.pop("eos_token_id", None)  # all rows are as long
     defaults = model_class(config).config_class().to_dict()
     changes = [change(draw, config, defaults) for _ in range(draw.choice([1, 1, 2, 3]))]
     cuts = {"tp": [1, 2, 3], "prefill_chunk": [4, 16, 256], "batch_size": [1, 4]}
@@ -171,11 +179,11 @@ def run(seed: int, names: list[str]) -> tuple[str, str]:
     trial = make_trial(variant, config)
     try:
         if trial is None:
-            return "no model", what
+            return End.NO_MODEL, what
         found = distance(trial, options)
     except lockstep.Error as error:
-        return "refused", f"{what}: {error}"
-    return ("the same" if found < TOLERANCE else "DIFFERENT"), f"{what}, {options}: {found:.2g} of the scale"
+        return End.REFUSED, f"{what}: {error}"
+    return (End.SAME if found < TOLERANCE else End.DIFFERENT), f"{what}, {options}: {found:.2g} of the scale"
 
 
 def main() -> None:
@@ -185,17 +193,17 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--verbose", action="store_true", help="prints every trial")
     arguments = parser.parse_args()
-    ends: Counter[str] = Counter()
+    ends: Counter[End] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.trials):
         end, what = run(seed, arguments.only)
         ends[end] += 1
-        if arguments.verbose or end == "DIFFERENT":
+        if arguments.verbose or end == End.DIFFERENT:
             print(f"{end}: {what}", flush=True)
-    print(dict(ends))
-    if ends["DIFFERENT"]:
-        sys.exit(f"{ends['DIFFERENT']} models have other logits than in transformers")
-    if ends["the same"] < LEAST_COMPARED * arguments.trials:
-        sys.exit(f"only {ends['the same']} trials were compared, expected {LEAST_COMPARED:.0%} of {arguments.trials}")
+    print(", ".join(f"{end}: {count}" for end, count in ends.items()))
+    if ends[End.DIFFERENT]:
+        sys.exit(f"{ends[End.DIFFERENT]} models have other logits than in transformers")
+    if ends[End.SAME] < LEAST_COMPARED * arguments.trials:
+        sys.exit(f"only {ends[End.SAME]} trials were compared, expected {LEAST_COMPARED:.0%} of {arguments.trials}")
 
 
 if __name__ == "__main__":

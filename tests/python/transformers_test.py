@@ -93,7 +93,7 @@ class Files(test_folder.FolderTests):
         self.assertEqual(self.both({"eos_token_id": end}, None), ([end], plain[:plain.index(end) + 1]))
         self.assertEqual(self.both({"eos_token_id": end}, {}), ([], plain))
 
-    def test_a_class_has_no_end_token_of_its_own(self):
+    def test_no_class_has_an_end_token(self):
         config = {key: value for key, value in tiny_model.CONFIG.items() if key != "eos_token_id"}
         directory = self.model_with(config)
         self.assertIsNone(transformers.AutoModelForCausalLM.from_pretrained(directory).generation_config.eos_token_id)
