@@ -125,7 +125,7 @@ class Trial:
 
 
 def make_trial(variant: Variant, config: Config) -> Trial | None:
-    """None if transformers refuses the config, or runs no model of its kind."""
+    """None if transformers refuses the config, or its model is large or has logits that are no numbers."""
     try:
         if not is_small(config):
             return None
@@ -158,7 +158,7 @@ def distance(trial: Trial, options: dict[str, Any]) -> float:
 class End(enum.StrEnum):
     """How a trial ended."""
 
-    NO_MODEL = "no model"  # transformers refuses it
+    NO_MODEL = "no model"  # make_trial made none
     REFUSED = "refused"
     SAME = "the same"
     DIFFERENT = "DIFFERENT"
