@@ -49,8 +49,9 @@ endif()
 
 # lockstep_add_library(NAME target SOURCES file… [PUBLIC target…] [PRIVATE target…] [UNITY always|optional|groups])
 # A static library of position-independent code (backend modules also link it). UNITY: its sources are compiled as one,
-# always or if LOCKSTEP_UNITY is ON; so no two of them may have the same name in an unnamed namespace. groups: if it is ON,
-# each group of sources that lockstep_unity_group names.
+# always or if LOCKSTEP_UNITY is ON; so no two of them may have the same name in an unnamed namespace (an overload of
+# another source would be called without a warning), and none may define a macro for the headers that it includes.
+# groups: if it is ON, each group of sources that lockstep_unity_group names.
 function(lockstep_add_library)
   cmake_parse_arguments(ARG "" "NAME;UNITY" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(${ARG_NAME} STATIC ${ARG_SOURCES})

@@ -71,8 +71,8 @@ void strike(const Fault& fault) {
                                                    const std::vector<device::ResidentWeight>& weights) {
   for (const device::ResidentWeight& weight : weights) {
     if (weight.name != name || weight.bytes.empty()) continue;
-    auto* bytes = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(weight.bytes.data()));
-    bytes[weight.bytes.size() / 2] ^= 1;
+    auto& flipped = const_cast<std::byte&>(weight.bytes[weight.bytes.size() / 2]);
+    reinterpret_cast<unsigned char&>(flipped) ^= 1;  // a std::byte's ^= is a function, which would be watched
     return;
   }
 }
